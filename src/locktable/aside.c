@@ -1,17 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * aside.c
- *	  The lock table: a lock that its session gives back to take it again later.
+ *	  The lock table: a lock that its session releases while it waits for a condition.
  *
- * Until it has it again, the hold is lost to it, for the reason that it waits: whatever
- * ends the wait, the session finds that it does not have the lock, without anybody having
- * to do anything for that.
+ * Meanwhile its hold is LOST, for the reason LOST_WAITING.  So however the wait ends,
+ * the session finds that it does not have the lock, without anybody's help.
  *
- *	 HELD --lt_begin_aside--> RELEASING --lt_end_aside--> LOST (waiting)
+ *	 HELD --lt_begin_aside--> RELEASING --lt_end_aside--> LOST (LOST_WAITING)
  *								 |
- *								 +--the store says that it was gone--> LOST
+ *								 +--lt_lose_aside: it was gone--> LOST
  *
- * Nobody is told of such a loss, and it counts as none.
+ * A loss for that reason counts in nlost, but is neither logged nor signalled.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -48,8 +47,8 @@ lt_begin_aside(LrIndex hold)
 /*
  * lt_end_aside --- see hold.h
  *
- * A former master's word says nothing of what the present one has.  What may be left of it
- * anywhere is given back.
+ * The answer of a former master says nothing of what the present one has.  What a store
+ * may still have is released by the watchdog.
  */
 void
 lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
@@ -77,7 +76,7 @@ lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
 }
 
 /*
- * lt_lose_aside --- it was gone before it could be given back
+ * lt_lose_aside --- the lock was gone before the store could release it
  */
 void
 lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by)

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  The lock table: is it as it has to be?  In builds with assertions only.
+ *	  The lock table: checks of its consistency, in builds with assertions only.
  *
- * What the other files keep true of keys, holds, queues, slots and numbers stands
- * here a second time, as what can be seen of a key at one moment.  Each partition is
- * looked at when it has been changed, before its lock is given back.  What several
- * partitions have together is in check_counts.c.
+ * What the other files keep true of keys, holds, queues, slots and counters is stated
+ * here a second time, as far as a key shows it at one moment.  lt_unlock() and the like
+ * check a partition before they release its lock.  check_counts.c compares several
+ * partitions.
  *
- * It only reads, and knows no store: whether a lock that is held here is held
- * there is not its business.  Nothing here raises, allocates or waits.
+ * The checks only read, and know no store: whether a store has a lock that is held here
+ * is not checked.  Nothing here raises, allocates or waits.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,7 +25,7 @@
 #ifdef USE_ASSERT_CHECKING
 
 
-/* Of a partition with more keys the others are not looked at after each change. */
+/* At most so many keys of a partition are checked after each change. */
 #define KEYS_AT_ONCE		256
 
 const char *const lt_state_names[] = {
@@ -45,7 +45,7 @@ lt_check_says(const char *format,...)
 	return check_text;
 }
 
-/* Of a name as much as fits. */
+/* For "%.*s": as much of a name as fits. */
 #define NAME(key)	(int) Min((key)->name_len, 100), (key)->name
 
 static bool
@@ -89,7 +89,7 @@ has_scopes(const LrHold *h)
 }
 
 /*
- * check_hold_state --- who has it, and how often
+ * check_hold_state --- does a hold have the session and the scopes that fit its state?
  */
 static const char *
 check_hold_state(LrIndex hold)
@@ -137,7 +137,7 @@ check_hold_state(LrIndex hold)
 }
 
 /*
- * check_hold_watched --- does the watchdog look after it, and in time?
+ * check_hold_watched --- will the watchdog look at the hold, and in time?
  */
 static const char *
 check_hold_watched(LrIndex hold)
@@ -202,8 +202,8 @@ check_holds(LrIndex k)
 }
 
 /*
- * check_queue --- the sessions that wait for a key in the queue of this server:
- * links, states, kinds
+ * check_queue --- the sessions that wait for a key in the queue of this server: links,
+ * states, kinds
  */
 static const char *
 check_queue(LrIndex k)
@@ -284,8 +284,7 @@ check_places(LrIndex k)
 }
 
 /*
- * check_front --- the first, and those behind it that can have the key together
- * with all before
+ * check_front --- does the front have the sessions that queue.c says?
  */
 static const char *
 check_front(LrIndex k)
@@ -319,9 +318,9 @@ check_front(LrIndex k)
 }
 
 /*
- * check_waits --- those who wait for the key are in its queue or in its numbers
+ * check_waits --- are all that wait for the key in its lists, or counted?
  *
- * That who is in the queue waits for it has been seen.
+ * That the sessions in the lists wait for the key has been checked before.
  */
 static const char *
 check_waits(LrIndex k)
@@ -354,7 +353,7 @@ check_waits(LrIndex k)
 }
 
 /*
- * check_entry --- is it in the index, once, for as long as somebody needs it?
+ * check_entry --- is the key in the index, once, and does somebody hold or await it?
  */
 static const char *
 check_entry(LrIndex k)
@@ -390,9 +389,9 @@ lt_check_key(LrIndex k)
 }
 
 /*
- * lt_check_wait --- what a session waits with
+ * lt_check_wait --- the wait of a session, and the hold that it waits with
  *
- * It keeps its own hold until it knows that it was handed one, or that it failed.
+ * It keeps that hold until it knows that it was handed another one, or that it failed.
  */
 const char *
 lt_check_wait(LrIndex s)
@@ -427,7 +426,7 @@ lt_check_wait(LrIndex s)
 }
 
 /* ----------
- * In the code of the lock table
+ * Called by the code of the lock table
  * ----------
  */
 
@@ -472,9 +471,9 @@ lt_check_change(LWLock *lock)
 }
 
 /*
- * check_woken --- does one who is to be woken find something to do?
+ * check_woken --- does a session that is to be woken find something to do?
  *
- * This session itself is not woken, and may have acted on it already.
+ * This process is not woken, and may have acted already.
  */
 static const char *
 check_woken(LrIndex s, int partition)

@@ -3,30 +3,29 @@
  * handover.c
  *	  The lock table: a lock passes from one session of this server to the next.
  *
- * A release with a local waiter need not go to the store: the hold itself,
- * with its owner number and its lease, passes to the head of the queue.  To
- * everybody else the lock is held by the same owner all the time.  The hold
- * keeps its slot, so a renewal that is under way counts for the next holder.
+ * If a session of this server waits, a release need not go to the store: the hold
+ * itself, with its owner number and its lease, passes to the head of the queue.  To
+ * everybody else the lock is held by the same owner all the time.  The hold keeps its
+ * slot, so a renewal that is under way counts for the next holder.
  *
  *	 HELD --release--> HANDED --the new session runs--> HELD
  *						 |
- *						 +--it gave up, was stopped, or the lease ended-->
+ *						 +--it gives up, is stopped, or the lease ends-->
  *						 |	  HANDED to the next, or ORPHAN
- *						 +--found gone in the store--> (free)
+ *						 +--found gone in the store--> (free), or ORPHAN
  *
- * The session that is handed a lock does not know before it runs, and may be
- * canceled or out of time just then, so until it accepts it keeps the hold
- * that it waited with: whatever happens, it can go back to the queue.
+ * The session that is handed a lock does not know that before it runs, and may be
+ * canceled or out of time just then.  So until it accepts, it keeps the hold that it
+ * waited with: whatever happens, it can go back to the queue.
  *
- * Others must get their turn: after lockredis.max_handoffs in a row the lock
- * is really released, and if somebody elsewhere waits for it the next head here
- * holds back for a moment.  Nor does it pass by sessions that wait in the order of the
- * store: of those it goes to the first that has come before all who wait elsewhere
- * (places.c).
+ * Others must get their turn.  After lockredis.max_handoffs in a row from a queue the
+ * lock is really released, and if that notifies a client elsewhere, the next head here
+ * holds back for a moment.  If sessions wait in the order of the store, only the first
+ * of them can be handed the lock, if it came before all that wait elsewhere (places.c).
  *
- * A session that needs a fencing token also takes tokens for those to whom the lock may be
- * handed after it: the reserve of the hold.  It ends with the hold, with a move to another
- * store or master, and with any other token that the hold gets.
+ * A session that needs a fencing token also takes tokens for those to which the lock
+ * may be handed after it: the reserve of the hold.  It ends with the hold, with a move
+ * to another store or master, and with any other token that the hold gets.
  *
  * All of this is done under the partition lock of the key.
  *
@@ -49,11 +48,11 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 
-/* The range of tokens is to last, however often a lock may be handed over. */
+/* The largest reserve, so that the range of tokens lasts whatever max_handoffs is. */
 #define RESERVE_MOST		1000
 
 /*
- * handover_lease_ms --- the lease of a hold all of whose scopes are renewed, or 0
+ * handover_lease_ms --- the lease of a hold if all its scopes are renewed, else 0
  */
 static int64
 handover_lease_ms(const LrHold *h)
@@ -74,7 +73,7 @@ handover_lease_ms(const LrHold *h)
 }
 
 /*
- * handover_enough_left --- more of the lease than the commit guard wants
+ * handover_enough_left --- is more of the lease left than a commit needs?
  */
 static bool
 handover_enough_left(int64 lease_ms, int64 left)
@@ -85,8 +84,9 @@ handover_enough_left(int64 lease_ms, int64 left)
 /*
  * handover_fits --- can this lock serve the next session as it is?
  *
- * What the store knows of it, its kind and a renewed lease, must be what the next session
- * wants; and as many replicas have confirmed it as that asks for.
+ * The session must want the kind, the renewed lease and the number of replicas with
+ * which the store has the lock.  Neither side may leave the key locked after its
+ * release.
  */
 static bool
 handover_fits(LrIndex hold, int64 now, const LrWait *w)
@@ -102,8 +102,8 @@ handover_fits(LrIndex hold, int64 now, const LrWait *w)
 }
 
 /*
- * lt_fitting_hold --- the lock that a session here has of the key, if it can serve one that
- * waits as it is; else LR_NONE
+ * lt_fitting_hold --- a lock that a session here has of the key, and that can serve one
+ * that waits as it is; else LR_NONE
  */
 LrIndex
 lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
@@ -116,13 +116,13 @@ lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
 }
 
 /*
- * handover_next --- to whom it may go; LR_NONE: to nobody
+ * handover_next --- the session that may be handed the lock; LR_NONE: none
  *
- * In the order of the store: to the first, if it has come before all who wait elsewhere.
- * It cannot be handed a lock while it asks.  If it asks for the first time, its call
- * overlaps those of all others, and the next one goes first; so it does if it was handed
- * the lock before and has not run since.  Else the store has to give the lock, and knows
- * the order.
+ * In the order of the store: the first, if it came before all that wait elsewhere.  It
+ * cannot be handed a lock while it asks.  If it asks for the first time, its call
+ * overlaps those of all others, and the next one goes first; so it does if this one was
+ * handed the lock before and has not run since.  Else the store has to grant the lock:
+ * it knows the order.
  */
 static LrIndex
 handover_next(LrIndex hold)
@@ -148,7 +148,7 @@ handover_next(LrIndex hold)
 }
 
 /*
- * handover_to --- the hold goes to a session that waits
+ * handover_to --- pass the hold to a waiting session
  */
 static void
 handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
@@ -169,7 +169,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	w->handed = hold;
 	w->woken_at = lr_now();
 	w->looks_at = 0;
-	/* Until it runs somebody has to look whether it does. */
+	/* Until the session runs, the watchdog has to see whether it does. */
 	lt_fall_asleep(w, w->woken_at, wakes);
 
 	lt_free_rows(lt_hold_rows(h) - 1);
@@ -187,8 +187,8 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 /*
  * handover_had_turns --- is it time to let others try?
  *
- * Not while Redis is away: nobody could give the lock back, or get it again for
- * the rest of a lease.
+ * Not while Redis is away: it could not release the lock, nor might the table grant it
+ * again for the rest of a lease.
  */
 static bool
 handover_had_turns(const LrHold *h, const LrKey *key)
@@ -200,7 +200,7 @@ handover_had_turns(const LrHold *h, const LrKey *key)
 }
 
 /*
- * handover_is_alone --- is there nothing beside it that others would have to wait for?
+ * handover_is_alone --- does no other hold of the key conflict with this one?
  */
 static bool
 handover_is_alone(LrIndex hold, int64 now)
@@ -213,7 +213,7 @@ handover_is_alone(LrIndex hold, int64 now)
 }
 
 /*
- * lt_hand_over --- pass a lock on that its session has done with
+ * lt_hand_over --- hand over a lock that its session no longer needs
  *
  * False: it has to be released in the store.
  */
@@ -235,8 +235,8 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 
 	/*
-	 * A session that is announced has to ask the store itself: no other one withdraws
-	 * that.  A place is the watchdog's.
+	 * An announced session of the queue has to ask the store: only its owner can remove
+	 * the announcement.  A place is left to the watchdog.
 	 */
 	if (lt_wait_of(next)->kept.owner != 0 &&
 		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
@@ -246,7 +246,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * handover_pass_on --- a handed lock does not stay with the session it was handed to
+ * handover_pass_on --- hand over, or leave to the watchdog, a lock that is not kept
  */
 static void
 handover_pass_on(LrIndex hold, WakeList *wakes)
@@ -259,8 +259,8 @@ handover_pass_on(LrIndex hold, WakeList *wakes)
 /*
  * lt_accept --- the session that was handed a lock runs
  *
- * False: too little is left of its lease by now, or the present master has not
- * been asked about it, and the session is the head again.
+ * False: too little of its lease is left by now, or only a former master has confirmed
+ * it.  The session is the head again.
  */
 bool
 lt_accept(LrIndex *hold, WakeList *wakes)
@@ -292,8 +292,9 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 /*
  * lt_take_reserved --- see wait.h
  *
- * As far as is known here nobody else has had the key since they were taken, and this store
- * gives everybody else higher ones.  Another store or master may not: it does not know them.
+ * As far as is known here, nobody else has had the key since the tokens were issued, and
+ * this store gives everybody else higher ones.  Another store or master may not: it
+ * does not know these.
  */
 bool
 lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
@@ -328,7 +329,8 @@ lt_refuse_handed(WakeList *wakes)
 /*
  * lt_take_handed_back --- the session that was handed a lock does not run
  *
- * The next one gets it, or it is released; this session comes after that.
+ * The next one gets it, or it is released.  This session comes behind the head of the
+ * queue, or behind all in the order of the store.
  */
 void
 lt_take_handed_back(LrIndex session, WakeList *wakes)
@@ -340,7 +342,7 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 }
 
 /*
- * lt_pass_on --- give up a lock that was accepted, but not yet told to anybody
+ * lt_pass_on --- see wait.h
  */
 void
 lt_pass_on(LrIndex hold)
@@ -358,12 +360,12 @@ lt_pass_on(LrIndex hold)
 }
 
 /*
- * lt_wait_again --- a lock that was accepted is gone, and nobody was told of it
+ * lt_wait_again --- a lock that was accepted is gone, before the caller got it
  *
- * So it is not a loss.  The hold becomes the one that the session waits with,
- * as the first; unless it has left something in the other store, for which it is
- * needed, or where another node has become the master since.  With no row left for
- * another one that runs out by itself.
+ * So it is no loss.  The session waits with this hold again, as the first.  If a store
+ * may still have the lock (it has moved, or another node is the master since), the hold
+ * becomes an orphan, and another one takes its place.  Without a row for that, what the
+ * store has ends with its lease.
  */
 void
 lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)

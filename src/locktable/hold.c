@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * hold.c
- *	  The lock table: what the session that has a lock does with it, from its grant
+ *	  The lock table: what the session that holds a lock does with it, from its grant
  *	  to its release.
  *
- * Each transition is made under the partition lock and checks the state it starts
- * from: others may have found the lock gone (lose.c).
+ * Each transition is made under the partition lock and checks the state it starts from,
+ * as another process may have found the lock gone (lose.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -24,7 +24,7 @@
 #include "settings.h"
 #include "store/stores.h"
 
-/* Both are written before the hold is ours and stay until it is freed. */
+/* No lock: both are written before the hold is ours, and stay until it is freed. */
 uint64
 lt_owner(LrIndex hold)
 {
@@ -37,14 +37,14 @@ lt_hold_name(LrIndex hold)
 	return lt_key_of(hold)->name;
 }
 
-/* The lease of a hold only gets longer, so this is no later than it ends. */
+/* A lease only gets longer, so it does not end before that time. */
 int64
 lt_lease_end(LrIndex hold)
 {
 	return lt_deadline(hold);
 }
 
-/* Without the lock: nobody but its session sets the scopes. */
+/* No lock: only its session sets the scopes. */
 int64
 lt_commits_until(LrIndex hold)
 {
@@ -54,8 +54,7 @@ lt_commits_until(LrIndex hold)
 }
 
 /*
- * hold_copy_view --- copy what a session may want to know of a hold.  The
- * caller has the partition lock.
+ * hold_copy_view --- copy what a session may want to know; partition lock held
  */
 static void
 hold_copy_view(LrIndex hold, HoldView *view)
@@ -90,8 +89,8 @@ hold_copy_view(LrIndex hold, HoldView *view)
 /*
  * lt_has_session_part --- see hold.h
  *
- * Without the lock: what is ours nobody else gives away, and what is not is
- * seen by its session or owner number, which is never used twice.
+ * No lock: nobody else changes the session of a hold that is ours, and any other hold
+ * has another session or owner number, as no number is used twice.
  */
 bool
 lt_has_session_part(LrIndex hold, uint64 owner)
@@ -144,7 +143,7 @@ lt_has_moved(LrIndex hold, uint64 moves)
 }
 
 /*
- * lt_store_of_key --- where a lock of this key is looked for
+ * lt_store_of_key --- see hold.h
  */
 StoreId
 lt_store_of_key(const LrName *name)
@@ -175,7 +174,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	bool		same;
 	int			rows;
 
-	/* Only we write the scopes, so they can be looked at without the lock. */
+	/* Only we write the scopes, so we can read them without the lock. */
 	if (second && !lt_take_row())
 		return false;
 
@@ -203,7 +202,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 }
 
 /*
- * lt_keep_longer --- the hold was taken again, and is to leave the key locked
+ * lt_keep_longer --- see hold.h
  */
 void
 lt_keep_longer(LrIndex hold, int64 keep_until)
@@ -216,11 +215,11 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
 }
 
 /*
- * lt_note_lease --- so long a lease is asked for, and the answer may not be read
+ * lt_note_lease --- a lease of that length is requested; the answer may not be read
  *
- * What is left of it in the store lives as long, whatever lease the session knows:
- * also that of a scope that it takes back when it has learned of a loss meanwhile.
- * Only the session writes this, so it can look at it without the lock.
+ * The store may have the lock for as long, whatever lease the session knows of, and
+ * even if it takes the scope back, as it learns of a loss meanwhile.  Only the session
+ * writes this, so it can read it without the lock.
  */
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
@@ -255,7 +254,8 @@ lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
 /*
  * lt_set_fence --- see hold.h
  *
- * What was in reserve before is below the new token, so it is not used any more.
+ * Tokens that were in reserve before are below the new one, so they are not used any
+ * more.
  */
 void
 lt_set_fence(LrIndex hold, const StoreOp *mint)
@@ -334,9 +334,9 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
- * lt_note_stay --- the key has been here from then on; see lt_key_stayed_here
+ * lt_note_stay --- note here_from (locktable.h) for the key; see lt_key_stayed_here
  *
- * What is no lock says nothing of that.
+ * Kinds that are no locks (passing) say nothing about that.
  */
 void
 lt_note_stay(LrIndex hold, int64 from)
@@ -369,7 +369,7 @@ lt_let_stay(LrIndex hold)
 /*
  * lt_end_release --- see hold.h
  *
- * A former master's word says nothing of what the present one has.
+ * The answer of a former master says nothing about what the present one has.
  */
 void
 lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers, uint32 nodes)
@@ -396,10 +396,10 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers, uint
 }
 
 /*
- * lt_orphan --- a final release was not answered
+ * lt_orphan --- the release of a hold was not answered
  *
- * A release that is late finds its owner or nobody, so there is nothing to
- * wait for but one that has run.
+ * A release finds its owner or does nothing, so it may run late.  The watchdog only has
+ * to repeat it until one has run.
  */
 void
 lt_orphan(LrIndex hold, int64 sent_at)
@@ -411,7 +411,7 @@ lt_orphan(LrIndex hold, int64 sent_at)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 
-	/* It was ours until then, and the store does not answer since. */
+	/* We held the lock until then, and the store has not answered since. */
 	if (lr_store_can(h->store, STORE_SERVER_ONLY))
 		lt_note_stay(hold, h->here_from);
 	else

@@ -3,8 +3,6 @@
  * locktable.c
  *	  The lock table: shared memory, pools, keys and locks.
  *
- * README.md says which other file has what.
- *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -98,10 +96,10 @@ lt_init_pool(LrPool *pool)
 }
 
 /*
- * lt_init_table --- all but the slots of keys and holds, each of which is made when it is
- * used first
+ * lt_init_table --- initialize all but the slots of keys and holds
  *
- * There may be a million of them, of a kilobyte each.
+ * There may be a million of them, of a kilobyte each: each is initialized at its first
+ * use.
  */
 static void
 lt_init_table(void)
@@ -162,7 +160,7 @@ locktable_shmem_init(void)
  */
 
 /*
- * lt_reserve_row --- one more row of redis_locks, if max_locks allows it
+ * lt_reserve_row --- reserve one more row of redis_locks, if max_locks allows it
  */
 bool
 lt_reserve_row(void)
@@ -185,8 +183,8 @@ lt_free_rows(int n)
 }
 
 /*
- * A session that takes several locks has the rows for all of them before it asks
- * for the first, so that it cannot find in the middle that there are too few.
+ * A session that takes several locks reserves the rows for all of them before it asks
+ * for the first, so that they cannot run out halfway.
  */
 static int *
 lt_stock(void)
@@ -195,7 +193,7 @@ lt_stock(void)
 }
 
 /*
- * lt_take_row --- of the stock, or one more
+ * lt_take_row --- take a row of the stock, or reserve one
  */
 bool
 lt_take_row(void)
@@ -226,7 +224,7 @@ lt_return_rows(void)
 }
 
 /*
- * lt_use_new_slot --- one that was never used; the pool's mutex held
+ * lt_use_new_slot --- take a slot that was never used; the pool's mutex held
  */
 static LrIndex
 lt_use_new_slot(LrPool *pool)
@@ -241,9 +239,9 @@ lt_use_new_slot(LrPool *pool)
 /*
  * lt_alloc_hold --- a hold for a row that was reserved
  *
- * Each hold has a row of its own and there are as many holds as rows, so this
- * cannot fail.  Nobody looks at a slot without an owner, so what is due of a new one may
- * be written late.
+ * Each hold has a row of its own and there are as many holds as rows, so this cannot
+ * fail.  Nobody looks at a slot without an owner, so the due times of a new one may be
+ * set late.
  */
 LrIndex
 lt_alloc_hold(void)
@@ -265,7 +263,7 @@ lt_alloc_hold(void)
 	return hold;
 }
 
-/* A hold takes a row, and another one when both scopes have it. */
+/* A hold takes a row, and another one if both scopes hold the lock. */
 int
 lt_hold_rows(const LrHold *hold)
 {
@@ -288,9 +286,9 @@ lt_link_hold(LrIndex hold)
 }
 
 /*
- * lt_nothing_due --- the watchdog has nothing to do for it any more
+ * lt_nothing_due --- the watchdog has nothing to do for the hold any more
  *
- * A look that is forced just then waits for the next hold in this slot.
+ * A look that is forced just then is left to the next hold in this slot.
  */
 void
 lt_nothing_due(LrIndex hold)
@@ -301,7 +299,7 @@ lt_nothing_due(LrIndex hold)
 }
 
 /*
- * lt_unlink_hold --- no longer one of the key's; the watchdog has done with it
+ * lt_unlink_hold --- remove a hold from its key; the watchdog has done with it
  */
 void
 lt_unlink_hold(LrIndex hold)
@@ -321,9 +319,9 @@ lt_unlink_hold(LrIndex hold)
 }
 
 /*
- * lt_free_hold --- unlink a hold from its key and give its slot back
+ * lt_free_hold --- unlink a hold from its key and free its slot
  *
- * The key's entry goes with its last hold and waiter.
+ * The key's entry goes with its last hold and waiting session.
  */
 void
 lt_free_hold(LrIndex hold)
@@ -339,8 +337,8 @@ lt_free_hold(LrIndex hold)
 	h->owner = 0;
 
 	/*
-	 * The key's entry first, the row last: whoever gets a row must find a
-	 * hold, and whoever gets a hold must find a key entry.
+	 * Free the key's entry first and the row last: whoever gets a row must find a free
+	 * hold, and whoever gets a hold must find a free key entry.
 	 */
 	lt_key_unused(key);
 
@@ -357,7 +355,7 @@ lt_free_hold(LrIndex hold)
  * ----------
  */
 
-/* nbuckets is a multiple of LT_PARTITIONS: a bucket is in one partition. */
+/* nbuckets is a multiple of LT_PARTITIONS, so each bucket is in one partition. */
 static LrIndex *
 lt_bucket_of(uint32 hash)
 {
@@ -466,7 +464,7 @@ lt_key_unused(LrIndex key)
  * ----------
  */
 
-/* GetNamedLWLockTranche() compares names. */
+/* Remembered, as GetNamedLWLockTranche() compares names. */
 static inline LWLockPadded *
 lt_tranche(void)
 {
@@ -484,7 +482,7 @@ lt_partition(uint32 hash)
 		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
 }
 
-/* Guards that a session is signalled. */
+/* Held by a process that signals the session, and by the session to prevent that. */
 LWLock *
 lt_signal_lock(LrIndex session)
 {
@@ -492,7 +490,7 @@ lt_signal_lock(LrIndex session)
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 
-/* One at a time decides whether it has to break a cycle. */
+/* Only one session at a time decides whether it has to break a cycle. */
 LWLock *
 lt_deadlock_lock(void)
 {
@@ -501,8 +499,7 @@ lt_deadlock_lock(void)
 }
 
 /*
- * lt_lock_hold --- that of the partition of a hold of this session, whose key
- * stays what it is
+ * lt_lock_hold --- lock the partition of a hold of this session; its key cannot change
  */
 LWLock *
 lt_lock_hold(LrIndex hold)
@@ -514,10 +511,9 @@ lt_lock_hold(LrIndex hold)
 }
 
 /*
- * lt_lock_owned --- the same, of a hold that is somebody else's, if it still is
- * that owner's
+ * lt_lock_owned --- likewise for a hold of any session, if it still has that owner
  *
- * NULL, and nothing is locked: it is of another key or owner by now.
+ * NULL: the slot has another key or owner by now, and nothing is locked.
  */
 LWLock *
 lt_lock_owned(LrIndex hold, uint64 owner)

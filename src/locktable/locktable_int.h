@@ -30,16 +30,16 @@
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
 
-/* Room for kinds of locks, whose number kinds.h has. */
+/* Room for so many kinds; KIND_COUNT (kind.h) is their number. */
 #define LT_MAX_KINDS		12
 
-/* Sessions share so many locks that guard their being signalled. */
+/* The number of signal locks; several sessions share one. */
 #define LT_SIGNAL_LOCKS		16
 
-/* So many times of what was taken away by force, by the hash of the key. */
+/* The size of forced_at, by the hash of the key. */
 #define LT_FORCED			(4 * LT_PARTITIONS)
 
-/* A watchdog that ticks so soon need not be woken for the first waiter. */
+/* A watchdog that wakes up so soon need not be woken for the first waiting session. */
 #define TICK_SOON			(1500 * LR_US_PER_MS)
 
 /* node.c has the first lock of the tranche. */
@@ -55,43 +55,43 @@ enum
 };
 
 /*
- * Of these two there are as many as there may be locks: what is small stands side by
- * side, without holes.
+ * There are as many of these two as there may be locks: small fields stand side by
+ * side, without padding.
  */
 typedef struct LrKey
 {
 	uint32		hash;
 	LrIndex		next;			/* of the same bucket, or in the free list */
 	LrIndex		first_hold;		/* all but waiting ones */
-	uint32		hold_kinds;		/* KIND_BITs of these, and perhaps of some that
+	uint32		hold_kinds;		/* KIND_BITs of these holds, and perhaps of some that
 								 * are gone; see lt_has_kinds */
 	LrIndex		queue_head;		/* sessions, linked by their wait records */
 	LrIndex		queue_tail;
 	LrIndex		front_tail;		/* see queue.c; LR_NONE if nobody waits */
 	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
-	uint32		queue_kinds;	/* KIND_BITs of all who have queued since the
+	uint32		queue_kinds;	/* KIND_BITs of all that have queued since the
 								 * queue was empty */
-	LrIndex		place_head;		/* sessions that wait in no queue of ours, see
+	LrIndex		place_head;		/* sessions that wait in the order of the store, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
-	int			nordered;		/* so many of them wait for a lock in that order, */
-	int			nlined;			/* and so many are in line */
-	int64		clear_at;		/* who has come here by then has come before all who
+	int			nordered;		/* how many of them wait for a lock (not passing) */
+	int			nlined;			/* how many of them are in line */
+	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
-	int			handoffs;		/* in a row, since the store gave the lock */
+	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
 	int64		paused_until;	/* lr_now() time before which the head lets
 								 * others go first; 0 = no pause */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
-	int64		no_pause_until; /* none again before */
+	int64		no_pause_until; /* no other pause before */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
-	KindId		here_kind;		/* as which kind it was had here from here_from on */
-	bool		after_pause;	/* the head asks the store after one */
+	KindId		here_kind;		/* the kind as which it was held here from here_from on */
+	bool		after_pause;	/* the head asks the store after a pause */
 	bool		notified_elsewhere; /* the last release notified a client elsewhere */
-	bool		scarce;			/* somebody was refused since the queue was empty: of
-								 * kinds that one asks for, the first does */
+	bool		scarce;			/* a session was refused since the queue was empty: of
+								 * kinds with one_asks, only the first asks */
 	SubscriptionState subscription[TOPIC_COUNT];
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -107,16 +107,16 @@ typedef struct LrHold
 	LrIndex		prev;			/* of the same key */
 	HoldState	state;
 	LostReason	lost_reason;
-	StoreId		store;			/* whose word the deadline is */
+	StoreId		store;			/* that has confirmed the deadline */
 	uint32		moves;			/* raised whenever that changes; see lt_moves */
-	uint32		traces;			/* STORE_BITs: where our owner may be */
-	uint32		place;			/* lr_place of what Redis has of it, */
-	uint32		topology;		/* and the epoch of the master that said so */
+	uint32		traces;			/* STORE_BITs of stores where our owner may be */
+	uint32		place;			/* lr_place where Redis has it, */
+	uint32		topology;		/* and the epoch of the master that confirmed it */
 	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	uint64		owner;			/* owner number, 0 = none yet */
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
-	StoreId		fence_store;	/* which gave the token */
+	StoreId		fence_store;	/* that issued the token */
 	int64		amount;			/* as in StoreOp */
 	int64		counted_at;		/* owed, orphan: time of the first of the requests in
 								 * counts_sent */
@@ -125,37 +125,37 @@ typedef struct LrHold
 										 * a create that was not answered may
 										 * still run; 0 = none */
 	int64		fence;
-	int64		reserve_used;	/* tokens for those it is handed to: so far they are
-								 * used, */
-	int64		reserve_last;	/* and this is the last, */
-	uint64		reserve_moves;	/* with lt_moves when they were asked for */
+	int64		reserve_used;	/* the reserve of tokens: the last one that was used, */
+	int64		reserve_last;	/* the last one there is, */
+	uint64		reserve_moves;	/* and lt_moves() when it was requested */
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
 	int			refusals;		/* by the store, in a row; see refused.c */
-	int64		asked_lease_ms; /* the longest that was asked for, answered or
-								 * not */
+	int64		asked_lease_ms; /* the longest that was requested, answered or not */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
-	int64		repair_at;		/* by several masters, some of which may not have it:
-								 * when to renew it, so that they get it; LR_NEVER =
-								 * when one is back */
+	int64		repair_at;		/* several masters, some of which may not have it: when
+								 * to renew it, so that they get it; LR_NEVER = when one
+								 * is back */
 	int64		renewals;
-	uint32		nodes;			/* of several that all have it: those that may, bits; an
-								 * orphan that most have given back: may still */
-	bool		left;			/* such an orphan */
-	int64		ends_at;		/* orphan: nothing of it lives longer; 0 = unknown */
+	uint32		nodes;			/* bits of those of several nodes that may have it; of
+								 * an orphan that most have released: those that may
+								 * still have it */
+	bool		left;			/* it is such an orphan */
+	int64		ends_at;		/* orphan: when all stores will have let it expire; 0 =
+								 * unknown */
 	int			counts_sent;	/* owed, orphan: how many requests to count it may have
-								 * run, or may run yet */
+								 * run, or may still run */
 	int			sent_by;		/* orphan whose release was sent, see sent.c: pid of its
 								 * session, */
-	int64		sent_until;		/* until when others wait for the answer; 0 = it is
-								 * none, */
+	int64		sent_until;		/* until when others wait for the answer; 0 = they do
+								 * not, */
 	bool		repeated;		/* and has the watchdog sent it again? */
 	TimestampTz lost_at;
-	bool		committing;		/* its transaction is past pre-commit: renewed
-								 * even if its lease was given */
-	bool		counts;			/* that is to be counted, not given back */
-	bool		alone;			/* its key is refused, and others with it */
+	bool		committing;		/* its transaction is past pre-commit: renewed even if
+								 * the caller chose its lease */
+	bool		counts;			/* the store has to count it, not to release it */
+	bool		alone;			/* the store refuses it, and what is sent along with it */
 	bool		forced;			/* taken away by force: about to be lost */
 	char		taken_by[LR_OWNER_MAX];
 } LrHold;
@@ -165,13 +165,13 @@ typedef enum WaitState
 	WAIT_NONE,
 	WAIT_QUEUED,
 	WAIT_PLACED,				/* in the order of the store: see places.c */
-	WAIT_HANDED,				/* has been handed the lock, does not know yet */
+	WAIT_HANDED,				/* was handed the lock, does not know yet */
 	WAIT_FAILED					/* see lt_fail_waiters */
 } WaitState;
 
 /*
- * What a session that waits has in the store, or may have: an announcement, or what
- * the create that it has under way takes.
+ * What a waiting session has in the store, or may have: an announcement, a place, or
+ * the lock.
  */
 typedef struct LrKept
 {
@@ -179,8 +179,8 @@ typedef struct LrKept
 	StoreId		store;
 	uint32		topology;		/* and place, as in LrHold */
 	uint32		place;
-	uint64		disowned;		/* which owner the watchdog has since the store was
-								 * asked as that; 0 = none */
+	uint64		disowned;		/* the owner that lt_disown() has left to the watchdog
+								 * since the last request; 0 = none */
 } LrKept;
 
 /* A session awaits one key at a time, so this is part of its slot. */
@@ -190,39 +190,37 @@ typedef struct LrWait
 	uint32		hash;			/* of the key: leads to the partition */
 	LrIndex		key;
 	LrIndex		hold;			/* that it waits with */
-	LrIndex		handed;			/* and the one that it was handed */
-	LockTerms	terms;			/* on which the lock is wanted */
-	bool		unreplicated;	/* failed: for want of replicas */
+	LrIndex		handed;			/* the hold that it was handed */
+	LockTerms	terms;			/* with which it asks for the lock */
+	bool		unreplicated;	/* failed, as replicas were missing */
 	bool		trying;			/* asks the store */
 	int64		asks_until;		/* no longer than that */
 	LrKept		kept;			/* kinds that are announced */
-	uint64		told_as;		/* placed: the owner that has to be told of its
-								 * turn, */
-	LrIndex		told_next;		/* among those whose owners share a bucket; */
-	SubscriptionState told;		/* will it be, */
-	int64		told_at;		/* and has it been?  lr_now() time; 0 = no, or it has
-								 * asked since */
-	int64		came_at;		/* placed: lr_now() when it came; */
-	bool		stands;			/* has it been answered since? */
-	bool		placeless;		/* and has it no place in the store? */
-	bool		in_line;		/* only now, of old, so it asks after the one before
-								 * it; */
-	int64		first_at;		/* that one has: lr_now() time; 0 = not yet */
-	bool		in_front;		/* may ask it */
-	LrIndex		prev;			/* session before in the queue, or among those that
-								 * are placed */
+	uint64		told_as;		/* placed: it is notified of its turn by this owner, */
+	LrIndex		told_next;		/* next session in the same bucket of places.c, */
+	SubscriptionState told;		/* the subscription for that, */
+	int64		told_at;		/* and when it was notified: lr_now() time; 0 = it was
+								 * not, or has asked since */
+	int64		came_at;		/* placed: lr_now() when it came, */
+	bool		stands;			/* has the store answered since? */
+	bool		placeless;		/* has it no place in the store? */
+	bool		in_line;		/* it asks after the session before it in line, */
+	int64		first_at;		/* and may ask since then: lr_now() time; 0 = not yet */
+	bool		in_front;		/* of the queue: may ask the store */
+	LrIndex		prev;			/* session before it in the queue or list of the key */
 	LrIndex		next;
-	int64		woken_at;		/* lr_now() of a wake-up not acted on; 0 = none */
-	int64		looks_at;		/* when one in front looks again unwoken, or has
-								 * ended its request; 0 = it is not in front */
+	int64		woken_at;		/* lr_now() of a wake-up that it has not acted on; 0 =
+								 * none */
+	int64		looks_at;		/* when it looks again unless woken, or has ended its
+								 * request; 0 = it is not in front */
 	bool		asleep;			/* counted in nwaiters */
 	uint64		generation;		/* one more with each wait in this slot */
 	uint64		leaving;		/* generation that a deadlock ends; under the
 								 * deadlock lock */
 	uint64		suspected;		/* generation that may be in one; 0 = none */
 	TimestampTz since;
-	char		blocker[LR_OWNER_MAX];	/* owner of the lock elsewhere, as the store
-										 * named it last; empty = not known */
+	char		blocker[LR_OWNER_MAX];	/* owner elsewhere, as the store named it last;
+										 * empty = not known */
 } LrWait;
 
 typedef struct LrSession
@@ -254,7 +252,7 @@ typedef struct LrLease
 typedef struct LrPool
 {
 	slock_t		mutex;
-	LrIndex		first_free;		/* of those before that */
+	LrIndex		first_free;		/* of slots below nused */
 	pg_atomic_uint32 nused;
 } LrPool;
 
@@ -290,8 +288,8 @@ extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
 extern LrSession *lt_sessions;
 
 /*
- * Whoever walks over all holds looks at so many slots.  One that comes into use
- * meanwhile is not seen: see README.proofs.md.
+ * A walk over all holds looks at so many slots, and not at those that come into use
+ * meanwhile: see README.proofs.md.
  */
 static inline LrIndex
 lt_used_slots(void)
@@ -299,7 +297,7 @@ lt_used_slots(void)
 	return (LrIndex) pg_atomic_read_u32(&lt_table->hold_pool.nused);
 }
 
-/* And over blocks of them: so many, each of which is looked at whole. */
+/* A walk over blocks looks at so many, each of them whole. */
 static inline int
 lt_used_blocks(void)
 {
@@ -333,8 +331,8 @@ lt_epoch_of(LrIndex key)
 }
 
 /*
- * Changes with the store that a hold is in, and with that store's master: what was
- * said before that says nothing any more.
+ * Changes with the store that a hold is in, and with that store's master: answers to
+ * requests from before do not count any more.
  */
 static inline uint64
 lt_moves(const LrHold *h)
@@ -358,17 +356,17 @@ lt_deadline(LrIndex hold)
 /* Processes to wake once the partition lock is released. */
 typedef struct WakeList
 {
-	int			nsessions;		/* who can go on; see lt_make_wake_room */
+	int			nsessions;		/* sessions that can go on; see lt_make_wake_room */
 	LrIndex		next_in_line;	/* and one more; see places.c */
-	int			nlosers;		/* who lost a lock, and is to be told */
+	int			nlosers;		/* sessions that lost a lock and have to be signalled */
 	bool		watchdog;
 } WakeList;
 
 #define WAKE_NOBODY		{0, LR_NONE, 0, false}
 
 /*
- * sessions.c: whom this process is to wake, for which there is one list, as it
- * never has two partitions locked; made when it enters.
+ * sessions.c: the sessions that this process has to wake, in one list, as it never has
+ * two partitions locked; allocated when it enters.
  */
 extern void lt_make_wake_room(void);
 extern void lt_add_to_wake(WakeList *wakes, LrIndex session);
@@ -377,7 +375,7 @@ extern bool lt_has_room_for_loser(const WakeList *wakes);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 
-/* Locks; all are released with lt_unlock() where somebody may be to be woken. */
+/* Locks; they are released with lt_unlock() where sessions may have to be woken. */
 extern LWLock *lt_partition(uint32 hash);
 extern LWLock *lt_signal_lock(LrIndex session);
 extern LWLock *lt_deadlock_lock(void);
@@ -417,8 +415,8 @@ extern void lt_link_hold(LrIndex hold);
 extern void lt_unlink_hold(LrIndex hold);
 
 /*
- * Has the key a hold of these kinds?  No is for sure, and spares a look at all that it
- * has; who has looked at all of them in vain says what he has seen.
+ * May the key have a hold of these kinds?  False is certain, and saves a walk over its
+ * holds.  After a walk over all of them in vain, hold_kinds is set to what was seen.
  */
 static inline bool
 lt_has_kinds(const LrKey *key, uint32 kinds)
@@ -448,11 +446,11 @@ extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
-/* What a session that waits keeps in the store; see LrKept. */
+/* What a waiting session has in the store; see LrKept. */
 extern bool lt_disown(LrIndex session, WakeList *wakes);
 extern void lt_disown_next(LrIndex session, WakeList *wakes);
 
-/* One hold on these terms, from now on. */
+/* The lock is held once, on these terms. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
 /* queue.c: the queue of a key; partition lock held. */
@@ -510,11 +508,11 @@ extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause
 extern void lt_end_pause(LrKey *key, WakeList *wakes);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
-/* Whoever is in front may look again; if a lock of that kind kept them. */
+/* Sessions in front may look again; if a lock of that kind kept them from the key. */
 extern void lt_nudge_front(LrKey *key, WakeList *wakes);
 extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
 
-/* If a lock of that kind, which is had now, does not keep them. */
+/* If a lock of that kind, which is held now, does not keep one of them from the key. */
 extern void lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes);
 
 /* due_times.c; callable with or without a partition lock. */

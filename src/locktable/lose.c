@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * lose.c
- *	  The lock table: a hold that is gone, or is nobody's any more.
+ *	  The lock table: a hold is lost, or becomes an orphan.
  *
- * Anybody who finds out that a hold is gone may turn it from held to lost; that is
- * the only transition that others than its session may make.  Its session needs to
- * be told, and lets it go then.  What may be left of it in a store, and what was
- * not answered, becomes an orphan: from there on it is the watchdog's.
+ * Anybody who finds a lock gone may change its hold from HELD to LOST; other processes
+ * than its session may do nothing else to a HELD one.  The session has to see the loss,
+ * and then drops the hold.  If a store may still have the lock, or a request was not
+ * answered, the hold becomes an orphan, which the watchdog releases.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,7 +31,7 @@
  */
 
 /*
- * lose_tell --- its session is to be told by a signal, if it wanted that
+ * lose_tell --- have the session signalled, if it asked for that
  */
 static void
 lose_tell(const LrHold *h, WakeList *wakes)
@@ -46,14 +46,14 @@ lose_tell(const LrHold *h, WakeList *wakes)
 }
 
 /*
- * lose_locked --- a held lock is gone, as that store says; "sure": and has not been
+ * lose_locked --- a held lock is gone, as that store says; "sure": and it has not been
  * put there again since
  *
- * After an expiry something may remain in the store (a renewal whose reply was
- * not read may have run, and its clock ends the lease a little later than
- * ours), so the watchdog gives that back.  Whoever finds the lock gone when the
- * lease has ended anyway has found an expiry; or that lockredis.url was changed,
- * unless somebody else has the key there: to say so says more.
+ * After an expiry the store may still have it (a renewal whose reply was not read may
+ * have run, and the store's clock ends the lease a little later than ours), so the
+ * watchdog releases it.  If nobody has the key, another reason may say more:
+ * lockredis.url has changed, the lease has ended anyway, or the lock was taken away by
+ * force.
  */
 static void
 lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
@@ -98,7 +98,7 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 }
 
 /*
- * lt_lose_if_expired --- whoever sees a lease at its end marks it
+ * lt_lose_if_expired --- any process that sees the end of a lease marks it
  */
 void
 lt_lose_if_expired(LrIndex hold, WakeList *wakes)
@@ -108,10 +108,10 @@ lt_lose_if_expired(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_is_live --- does it keep others of this server from the key?
+ * lt_is_live --- does the hold keep others of this server from the key?
  *
- * One that is being released or handed over counts until its lease ends: should
- * its session be stopped, the others go on then.
+ * One that is being released or handed over counts until its lease ends: if its session
+ * is stopped, the others go on then.
  */
 bool
 lt_is_live(LrIndex hold, int64 now)
@@ -123,10 +123,10 @@ lt_is_live(LrIndex hold, int64 now)
 }
 
 /*
- * lt_keeps_from --- can that session not have the key as that kind beside it?
+ * lt_keeps_from --- does the hold keep that session from the key as that kind?
  *
- * Its own holds of other kinds are between it and the store.  One of the same kind
- * it would have taken again, so that is on its way out.
+ * Its own holds of other kinds do not: the store decides about them.  One of the same
+ * kind does: the session would take it again, if it were not on its way out.
  */
 bool
 lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
@@ -138,11 +138,11 @@ lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
 }
 
 /*
- * lt_conflicting_hold --- one that keeps the session from the key
+ * lt_conflicting_hold --- one of the holds that keep the session from the key
  *
- * There may be several.  What has expired is marked on the way; if these are too
- * many to be told at once, the rest by whoever looks next.  Who does not keep anybody of
- * that kind from the key is not looked at, however many have it.
+ * Expired ones are marked on the way; if these are too many for a WakeList, the next
+ * process that looks marks the rest.  Without a hold of a conflicting kind none is
+ * looked at.
  */
 LrIndex
 lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
@@ -168,10 +168,10 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 }
 
 /*
- * lt_is_being_given_back --- is something of that id left to the watchdog?
+ * lt_is_being_given_back --- has the watchdog yet to release a lock with that id?
  *
- * What is taken as the same would be taken away with it.  What the store knows by its
- * owner can be told from it.
+ * Its release would take a new one with the same id away.  Locks that the store knows
+ * by their owners can be told apart.
  */
 bool
 lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
@@ -188,7 +188,7 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 }
 
 /*
- * lt_leave_until --- it is nobody's; what there is of it is to be given back then
+ * lt_leave_until --- the hold has no session any more; the watchdog releases it then
  */
 void
 lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
@@ -214,7 +214,7 @@ lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_make_orphan --- a request of it was not answered, or not even sent
+ * lt_make_orphan --- a request for the hold was not answered, or not even sent
  */
 void
 lt_make_orphan(LrIndex hold, WakeList *wakes)
@@ -224,7 +224,7 @@ lt_make_orphan(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_free_and_nudge --- nothing of it is anywhere
+ * lt_free_and_nudge --- free a hold of which no store has anything
  */
 void
 lt_free_and_nudge(LrIndex hold, WakeList *wakes)
@@ -234,10 +234,10 @@ lt_free_and_nudge(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_drop_lost_locked --- its session needs no longer be told
+ * lt_drop_lost_locked --- the session has seen the loss
  *
- * A count of losses that is too low lets a commit pass, so it is lowered for
- * nothing else; what is held, against all rules, is given back.
+ * A count of losses that is too low lets a commit pass, so it is lowered only for LOST
+ * holds.  One that is HELD, against all rules, is left to the watchdog.
  */
 void
 lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
@@ -254,18 +254,18 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_disown --- a session does not run, and others wait for what it keeps in the
- * store: that is the watchdog's from here on
+ * lt_disown --- leave to the watchdog what a waiting session has in the store
  *
- * Partition lock held, by the watchdog or by the session.  That finds out when it asks
- * again, or is granted what is the watchdog's by then, and starts anew with another owner.
- * False: there is no room for a record.
+ * The session does not run, or others would wait for that.  Partition lock held, by any
+ * process.  The session finds out when it asks again, or is granted the lock under an
+ * owner that the watchdog has by then, and starts anew with another one.  False: there
+ * is no row for a record.
  *
  *	 W is announced as 1, is woken, and is stopped
  *									watchdog: 1 goes into a record
  *									watchdog: release of 1, a message
  *									another one takes the lock
- *	 W goes on: asks as 2, and stands behind all who wait by then
+ *	 W goes on: asks as 2, and stands behind all that wait by then
  */
 bool
 lt_disown(LrIndex session, WakeList *wakes)
@@ -286,17 +286,16 @@ lt_disown(LrIndex session, WakeList *wakes)
 		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
 	w->kept.disowned = w->kept.owner;
 	w->kept.owner = 0;
-	w->told_at = 0;				/* nobody waits for it any more */
+	w->told_at = 0;				/* the others need not wait for it any more */
 	lt_leave_to_watchdog(hold, wakes);
 	return true;
 }
 
 /*
- * lt_disown_next --- the session has come back to the queue, before one that may be
- * announced
+ * lt_disown_next --- the session has come back before one that may be announced
  *
- * That one is not in front any more and would sleep; whoever asks now has come later,
- * by the store's clock, and would be refused for it.
+ * That one is no longer in front and would sleep.  The session that asks now came
+ * later, by the store's clock, and would be refused for it.
  */
 void
 lt_disown_next(LrIndex session, WakeList *wakes)
@@ -310,7 +309,7 @@ lt_disown_next(LrIndex session, WakeList *wakes)
 }
 
 /*
- * lose_forget_or_orphan --- it is gone from a store, but perhaps not from the other
+ * lose_forget_or_orphan --- a lock is gone from a store, but perhaps not from the other
  */
 static void
 lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
@@ -323,7 +322,7 @@ lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
 }
 
 /*
- * lose_handed --- a handed lock was found gone: nothing to pass on
+ * lose_handed --- a lock that was handed over is gone: its next session waits again
  */
 static void
 lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
@@ -348,7 +347,7 @@ lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 }
 
 /* ----------
- * For whoever finds out
+ * For a process that finds a lock gone
  * ----------
  */
 
@@ -365,7 +364,7 @@ lt_drop_lost(LrIndex hold)
 /*
  * lt_lose --- see losses.h
  *
- * What is handed over nobody has lost: its next session has not seen it yet.
+ * Nobody loses a lock that is being handed over: its next session has not seen it yet.
  */
 bool
 lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
@@ -392,7 +391,7 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
  */
 
 /*
- * lose_mark_forced --- whose holds of the key it was taken away from
+ * lose_mark_forced --- mark the holds that the key was taken away from
  */
 static void
 lose_mark_forced(const LrKey *key, const char *owner_text)
@@ -411,12 +410,12 @@ lose_mark_forced(const LrKey *key, const char *owner_text)
 }
 
 /*
- * lose_forced --- as many of these as can be told at once; false: there are more
+ * lose_forced --- mark these lost, as many as can be signalled at once; false: not all
  *
- * Since that store said so the lock may have been moved there again, or another
- * node may have become the master that has it still: then it is left to the watchdog.
- * So it is with several masters: most have it no more, the others may.  And of several
- * who had it together one may have got it just after that.
+ * Since the store answered, the lock may have been moved there again, or another node,
+ * which still has it, may have become the master.  With several masters, some may still
+ * have it.  And if all owners lost the key, one of them may have got it just after
+ * that.  Then the lock is left to the watchdog.
  */
 static bool
 lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wakes)
@@ -444,13 +443,13 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
 /*
  * lt_lose_forced --- see losses.h
  *
- * A create that was answered, and is not granted yet, may have been undone by that:
+ * A create that was answered, but is not granted yet, may have been undone by that:
  *
  *	 A: asks for the lock; the answer is on its way
  *	 F: takes it away from A
  *	 A: reads the answer: granted
  *
- * So what was sent before now counts no more (grant_was_forced).
+ * So grants of requests from before now do not count (grant_was_forced).
  */
 void
 lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32 topology)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * sessions.c
- *	  The lock table: slots of sessions, whom to wake and whom to signal.
+ *	  The lock table: slots of sessions, how they are woken and signalled.
  *
- * Whoever changes a key under its partition lock notes in a WakeList who can go on
- * now, and wakes them when the lock is released.  Who has lost a lock may have to be
- * told by a signal (lockredis.on_lost); a lock for each few sessions guards that, so
- * that nobody is signalled once his commit has begun.
+ * A process that changes a key under its partition lock notes in a WakeList which
+ * sessions can go on, and wakes them after it has released the lock.  A session that
+ * has lost a lock may have to be signalled (lockredis.on_lost); a lock for each few
+ * sessions guards that, so that none is signalled once its commit has begun.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -26,7 +26,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 
-/* So many who lost a lock are told at once; whoever looks next finds the others. */
+/* At most so many sessions are signalled at once; whoever looks next finds the others. */
 #define LOSERS_MAX			8
 
 typedef struct Loser
@@ -36,7 +36,7 @@ typedef struct Loser
 	OnLost		on_lost;
 } Loser;
 
-/* The lists of a WakeList: see lt_make_wake_room. */
+/* The lists that belong to a WakeList; see lt_make_wake_room(). */
 static LrIndex *wake_room = NULL;
 static Loser losers[LOSERS_MAX];
 
@@ -62,7 +62,7 @@ lt_session_enter(void)
 }
 
 /*
- * lt_session_leave --- nobody may signal this process from here on
+ * lt_session_leave --- from now on nobody may signal this process
  */
 void
 lt_session_leave(void)
@@ -81,10 +81,10 @@ lt_session_leave(void)
  */
 
 /*
- * lt_make_wake_room --- what a process needs before it can wake others
+ * lt_make_wake_room --- allocate what a process needs to wake others
  *
  * A release can let all sessions go on that wait for the key, if they can have it
- * together, and no memory can be had under a partition lock.
+ * together, and nothing can be allocated under a partition lock.
  */
 void
 lt_make_wake_room(void)
@@ -95,10 +95,9 @@ lt_make_wake_room(void)
 }
 
 /*
- * lt_add_to_wake --- it can go on
+ * lt_add_to_wake --- the session can go on
  *
- * Those who are nudged are the whole list (lt_nudge_front), and of a hand-over
- * there is one more at most.
+ * There is room: a nudge begins the list anew, and a hand-over adds one more at most.
  */
 void
 lt_add_to_wake(WakeList *wakes, LrIndex session)
@@ -114,7 +113,7 @@ lt_has_room_for_loser(const WakeList *wakes)
 }
 
 /*
- * lt_add_loser --- it is to be told by a signal
+ * lt_add_loser --- the session has to be signalled
  */
 void
 lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost)
@@ -136,7 +135,7 @@ lt_wake_session(LrIndex session)
 /*
  * sessions_signal --- lockredis.on_lost: end the statement or the session
  *
- * Never once its transaction is past pre-commit: it could only be cut in the
+ * Never once its transaction is past pre-commit: it could only be interrupted in the
  * wait for a synchronous standby then, which would not undo its commit.
  */
 static void
@@ -157,9 +156,9 @@ sessions_signal(const Loser *loser)
 }
 
 /*
- * lt_wake --- never under a lock
+ * lt_wake --- wake the sessions of the list; never under a lock
  *
- * This process runs, and looks before it sleeps; and it sees its own losses.
+ * This process looks before it sleeps, and sees its own losses.
  */
 void
 lt_wake(const WakeList *wakes)
@@ -177,7 +176,7 @@ lt_wake(const WakeList *wakes)
 }
 
 /*
- * lt_unlock --- and wake those who can go on: never under the lock
+ * lt_unlock --- release the lock, then wake the sessions that can go on
  */
 void
 lt_unlock(LWLock *lock, const WakeList *wakes)
@@ -191,7 +190,7 @@ lt_unlock(LWLock *lock, const WakeList *wakes)
 }
 
 /*
- * lt_wake_all_waiters --- everybody looks again (the watchdog goes away)
+ * lt_wake_all_waiters --- all look again: the watchdog ends, or another store is in use
  */
 void
 lt_wake_all_waiters(void)
@@ -230,11 +229,11 @@ lt_end_commit(void)
 }
 
 /*
- * sessions_let_signals_arrive --- run the handlers of what was sent to this process
+ * sessions_let_signals_arrive --- run the handlers of signals sent to this process
  *
- * kill() has made the signal pending when it returns, but does not wait until
- * another process has run its handler.  To unblock a pending signal does: at
- * least one is delivered before sigprocmask() returns, and there are two kinds.
+ * When kill() returns, the signal is pending, but another process may not have run its
+ * handler yet.  To unblock a pending signal does that: at least one is delivered before
+ * sigprocmask() returns, and there are two kinds.
  */
 static void
 sessions_let_signals_arrive(void)
@@ -255,8 +254,8 @@ sessions_let_signals_arrive(void)
 /*
  * lt_take_signal --- see hold.h
  *
- * Whoever sends one holds the signal lock meanwhile, so what is not found here
- * has not been sent yet.
+ * "signalled" is set before a signal is sent, under the signal lock.  So what is not
+ * found here has not been sent yet.
  */
 bool
 lt_take_signal(void)
@@ -264,7 +263,7 @@ lt_take_signal(void)
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
 
-	/* A look without the lock: nearly always there was none. */
+	/* Look without the lock first: nearly always there was none. */
 	if (!s->signalled)
 		return false;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -279,8 +278,3 @@ lt_lost_count(void)
 {
 	return (int) pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
 }
-
-/* ----------
- * The watchdog's presence
- * ----------
- */
