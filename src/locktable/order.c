@@ -1,23 +1,23 @@
 /*-------------------------------------------------------------------------
  *
  * order.c
- *	  The lock table: where those stand who wait for a key.
+ *	  The lock table: do sessions wait in the queue of a key or in the store's order?
  *
- * Who wants a kind that is placed (kind.h) waits in the order of the store (places.c)
- * if that keeps one; and who waits for a notification (passing) in any.  The table
- * keeps none: it excludes this server only, so there the queue of the key is the order
- * of all.  When another store comes into use, those who
- * wait for the key go from the list to the queue, or back, all at once, before anybody
- * does anything else there.  Back in the list they are in line: each takes its place
- * in the store after the one before it, who is waited for as long as for one that
- * ignores a wake-up.
+ * Sessions that want a kind with "placed" (kind.h) wait in the order of the store
+ * (places.c) if it keeps one; those that wait for a notification (passing) in any, but
+ * they fail if fallback mode changes to the table.  The table keeps no order: it
+ * excludes this server only, so there the queue of the key is the order of all.  When
+ * another store comes into use, all that wait for the key move from the list to the
+ * queue, or back, before any session queues or takes its turn there.  Back in the list
+ * they are in line: each asks for its place after the one before it was answered, or
+ * was waited for as long as one that ignores a wake-up.
  *
  *	 A, B, C queue for the key in the table; Redis is back: the list is A, B, C
  *	 B asks, and is first; C comes second, A third, though it had come before them
  *	 in line: A asks, and is answered; then B; C after a second, if B is stopped
  *
- * Whoever changes the store wakes all who wait; those in front are nudged, so that one
- * of them that does not run is passed over.
+ * The watchdog, which changes the store, wakes all that wait.  Those in front are
+ * nudged, so that one of them that does not run is passed over.
  *
  * Partition lock held.
  *
@@ -44,7 +44,7 @@ lt_is_placed_by(KindId kind, StoreId store)
 /*
  * order_to_queue --- the store in use keeps no order
  *
- * Each comes behind those who queue already and came before it.
+ * Each session is inserted behind those in the queue that came before it.
  */
 static void
 order_to_queue(LrKey *key)
@@ -103,7 +103,7 @@ order_from_queue(LrKey *key, StoreId store)
 }
 
 /*
- * order_lacks_places --- does somebody queue who is to have a place?
+ * order_lacks_places --- do sessions queue that are to wait in the order of the store?
  */
 static bool
 order_lacks_places(const LrKey *key, StoreId store)
@@ -115,8 +115,8 @@ order_lacks_places(const LrKey *key, StoreId store)
 }
 
 /*
- * lt_keep_order --- have those who wait for the key where the store in use wants them;
- * which store that is
+ * lt_keep_order --- move those that wait for the key to where the store in use wants
+ * them; returns that store
  */
 StoreId
 lt_keep_order(LrKey *key, WakeList *wakes)
@@ -138,8 +138,10 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 }
 
 /*
- * lt_wait_on --- a session that was handed the lock waits again, as the first or after the
- * first; in the order of the store as the first, who has no place there, or the last
+ * lt_wait_on --- a session that was handed the lock waits again
+ *
+ * In the queue it is the first, or behind the first.  In the order of the store it is
+ * the first, without a place there, or the last.
  */
 void
 lt_wait_on(LrIndex session, bool first)

@@ -3,30 +3,31 @@
  * places.c
  *	  The lock table: sessions that wait in the order of the store.
  *
- * Kinds that are placed (kind.h) are had in the order in which all who wait for them,
- * on whatever server, came to the store.  So sessions that wait for them stand in no
- * queue of this server: each asks by itself, from its first moment, has a place of its
- * own in the store (LrWait.kept) and is told over a channel of its own that it is its
- * turn.  Here they are in a list of the key, so that somebody who is told of one finds
- * it, and nobody passes the key on past them.
+ * Kinds with "placed" (kind.h) are granted in the order in which all that wait for
+ * them, on whatever server, came to the store.  So these sessions are in no queue of
+ * this server: each asks by itself, from its first moment, has a place of its own in
+ * the store (LrWait.kept), and is notified of its turn over a channel of its own.  Here
+ * they are in a list of the key, so that a message finds its session, and no lock is
+ * handed over past them.
  *
- * In line are those who have to come to the store one after the other; see order.c.
+ * In line are those that have to come to the store one after the other; see order.c.
  *
- * While a session here has the lock, and nobody elsewhere waits for it, who comes gets no
- * place: it has asked, and those who come elsewhere from then on are behind it, and behind
- * all who had come here when it asked (LrKey.clear_at).  That stays true, whoever has the
- * lock later.  The lock is handed to them, in the order of the list (handover.c).  If it is
- * not, those who have no place are in line: each asks after the one before it.  The first
- * asks when the release begins, not when it has run, so that it is told of the end of the
- * release, whoever sends that, and is before those who come meanwhile.
+ * While a session here has the lock, and nobody elsewhere waits for it, one that comes
+ * gets no place: it has asked, and those that come elsewhere from then on are behind
+ * it, and behind all that had come here when it asked (LrKey.clear_at).  That stays
+ * true whoever has the lock later.  The lock is handed to them in the order of the list
+ * (handover.c).  If it is not, those without a place are in line: each asks after the
+ * one before it.  The first asks when the release begins, not when it has run.  So it
+ * is notified of the end of the release, whoever sends that, and is before those that
+ * come meanwhile.
  *
  *	 A has the lock.  B, C ask: nobody elsewhere waits.  X comes elsewhere, and has a place
  *	 D asks: X waits; D has a place behind it
  *	 A releases: B has it, then C, then X, then D
  *
- * One is granted the lock that the store gives it even while another session of this
- * server is still reading the answer to its release: what the store said counts, and
- * that one has done with it.
+ * A session is granted the lock that the store gives it even while another session of
+ * this server still reads the answer to its release: that one does not use the lock any
+ * more.
  *
  * Partition lock held.
  *
@@ -42,14 +43,14 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 
-/* The first of a line is waited for so long. */
+/* The next in line waits for the first one no longer than this. */
 #define LINE_PATIENCE		LR_US_PER_S
 
 /* ----------
- * Who is told as which owner
+ * Which session is notified by which owner
  *
- * One of thousands is to be found without a look at all of them, and they may wait for
- * one key.  Owners are numbers in a row, so few share a bucket.
+ * A message must find one of thousands, which may all wait for one key, without a look
+ * at each.  Owners are numbers in a row, so few share a bucket.
  * ----------
  */
 
@@ -60,7 +61,7 @@ place_bucket(uint64 owner)
 }
 
 /*
- * lt_tell_as --- its turn is told to that owner from now on; 0: to nobody
+ * lt_tell_as --- that owner is notified of the session's turn from now on; 0: none is
  */
 void
 lt_tell_as(LrIndex session, uint64 owner)
@@ -89,10 +90,9 @@ lt_tell_as(LrIndex session, uint64 owner)
 }
 
 /*
- * lt_find_place --- the session that is told as that owner; LR_NONE: none is any more
+ * lt_find_place --- the session that is notified as that owner; LR_NONE: there is none
  *
- * One that waits for another key, for which somebody has told it here, does not change
- * to this one meanwhile.
+ * If it waits for another key, it cannot change to this one meanwhile, which is locked.
  */
 LrIndex
 lt_find_place(const LrKey *key, uint64 owner)
@@ -114,8 +114,9 @@ lt_find_place(const LrKey *key, uint64 owner)
  */
 
 /*
- * lt_place_insert --- behind "prev", or as the first (LR_NONE); who comes while there is a
- * line is in it, if he comes for a lock
+ * lt_place_insert --- insert a session behind "prev", or as the first (LR_NONE)
+ *
+ * If there is a line, it joins that, unless it waits for a notification.
  */
 void
 lt_place_insert(LrKey *key, LrIndex session, LrIndex prev)
@@ -193,7 +194,7 @@ lt_join_line(LrKey *key, LrIndex session)
 }
 
 /*
- * line_begin --- the first one from there on goes ahead
+ * line_begin --- the first session in line from there on may ask
  */
 static void
 line_begin(LrIndex session, WakeList *wakes)
@@ -208,10 +209,10 @@ line_begin(LrIndex session, WakeList *wakes)
 }
 
 /*
- * lt_line_up --- those who have no place in the store have to ask for one, as what a
- * session here has of the key is about to go, or gone
+ * lt_line_up --- those without a place in the store have to ask for one, as the lock
+ * that a session here has is about to go, or gone
  *
- * Who has come after them, and has not asked yet, asks after them.
+ * Those that came after them, and have not asked yet, ask after them.
  */
 void
 lt_line_up(LrKey *key, WakeList *wakes)
@@ -253,7 +254,8 @@ lt_nudge_placeless(LrKey *key, WakeList *wakes)
 }
 
 /*
- * lt_leave_line --- it has its place in the store, or gives up: now the next one
+ * lt_leave_line --- it has its place in the store, or gives up: now the next one may
+ * ask
  */
 void
 lt_leave_line(LrIndex session, WakeList *wakes)
@@ -269,9 +271,9 @@ lt_leave_line(LrIndex session, WakeList *wakes)
 }
 
 /*
- * lt_line_lets_ask --- may it take its place now?  If not, when to look again
+ * lt_line_lets_ask --- may the session take its place now?  If not, when to look again
  *
- * Each of those before it is waited for, also if all of them are stopped.
+ * Each of those before it gets its time, even if all of them are stopped.
  */
 bool
 lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
@@ -304,9 +306,9 @@ lt_holds_up_line(const LrWait *w, int64 now)
 }
 
 /*
- * lt_count_off --- it has had its time, and the next one may sleep for longer than that
+ * lt_count_off --- the session has had its time, and the next one may sleep for longer
  *
- * It is woken as well, since who had to do that may have been stopped before.
+ * It is woken as well, since the process that had to wake it may have been stopped.
  */
 void
 lt_count_off(LrIndex session, WakeList *wakes)
@@ -316,12 +318,12 @@ lt_count_off(LrIndex session, WakeList *wakes)
 }
 
 /* ----------
- * Being told
+ * Notifications
  * ----------
  */
 
 /*
- * lt_nudge_place --- it may look again; perhaps because it was told that it is its turn
+ * lt_nudge_place --- the session may look again; perhaps it was notified of its turn
  *
  * Then the others wait for it, until it asks.
  */

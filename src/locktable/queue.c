@@ -3,18 +3,18 @@
  * queue.c
  *	  The lock table: the queue of a key.
  *
- * Sessions of this server that want the same key form a queue, first in first out.
- * Its front is the first of them and those right behind it that can have the key
- * together with all before them: they ask the store, and are woken, together.  Nobody
- * goes before one who came earlier and would be kept from the key by it.  Of a kind
- * that excludes itself the front is the first one, the head; likewise of one for which
- * one asks, once somebody was refused and until the queue is empty: the others sleep, as
- * it is not known that there is enough for all of them.
+ * Sessions of this server that want the same key form a queue, first in first out.  Its
+ * front is the first of them and those right behind it that can have the key together
+ * with all before them: they ask the store, and are woken, together.  No session goes
+ * before one that came earlier and that its lock would keep from the key.  For a kind
+ * that excludes itself, the front is the first one, the head.  So it is for kinds with
+ * one_asks, once a session was refused and until the queue is empty: the others sleep,
+ * as there may not be enough for all.
  *
- * The front is kept as a number of sessions of each kind, so that it costs the same
- * to enter or leave it however many wait.
+ * The front is kept as a number of sessions of each kind, so to queue as the last or to
+ * leave takes no walk over the sessions in front.
  *
- * What they do in it is in turn.c.
+ * turn.c has what sessions do in the queue.
  *
  * Partition lock held.
  *
@@ -39,7 +39,7 @@ queue_kind(LrIndex session)
 }
 
 /*
- * queue_front_kinds --- the kinds of those in front
+ * queue_front_kinds --- the kinds of the sessions in front
  */
 static uint32
 queue_front_kinds(const LrKey *key)
@@ -53,7 +53,7 @@ queue_front_kinds(const LrKey *key)
 }
 
 /*
- * queue_excludes --- kinds that do not come to the front behind one of that kind
+ * queue_excludes --- kinds that cannot come to the front behind a session of that kind
  */
 static uint32
 queue_excludes(const LrKey *key, KindId kind)
@@ -66,7 +66,7 @@ queue_excludes(const LrKey *key, KindId kind)
 }
 
 /*
- * queue_front_excludes --- kinds that cannot be had together with those in front
+ * queue_front_excludes --- kinds that cannot join the sessions in front
  */
 static uint32
 queue_front_excludes(const LrKey *key)
@@ -82,7 +82,7 @@ queue_front_excludes(const LrKey *key)
 }
 
 /*
- * lt_would_be_in_front --- if a session queued for that kind now
+ * lt_would_be_in_front --- would a session that queued for that kind now be in front?
  */
 bool
 lt_would_be_in_front(const LrKey *key, KindId kind)
@@ -92,7 +92,7 @@ lt_would_be_in_front(const LrKey *key, KindId kind)
 }
 
 /*
- * queue_extend_front --- by those who can join it; true if there was any
+ * queue_extend_front --- let those join it that can; true if any did
  */
 static bool
 queue_extend_front(LrKey *key)
@@ -117,7 +117,7 @@ queue_extend_front(LrKey *key)
 }
 
 /*
- * queue_leave_front --- it is still linked, but no longer in front
+ * queue_leave_front --- the session is no longer in front, but still linked
  */
 static void
 queue_leave_front(LrKey *key, LrIndex session)
@@ -131,9 +131,9 @@ queue_leave_front(LrKey *key, LrIndex session)
 }
 
 /*
- * lt_queue_insert --- behind "prev", or as the first (LR_NONE)
+ * lt_queue_insert --- insert a session behind "prev", or as the first (LR_NONE)
  *
- * Who comes in anywhere but as the last may part those in front.
+ * Unless it is the last one, it may separate those in front.
  */
 void
 lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
@@ -162,9 +162,9 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 }
 
 /*
- * lt_queue_scarce --- one in the queue was refused, of a kind that several can have
+ * lt_queue_scarce --- a session was refused a kind of which only one asks from then on
  *
- * Who has asked by then is answered.
+ * Sessions that have asked by then are answered.
  */
 void
 lt_queue_scarce(LrKey *key)
@@ -176,10 +176,10 @@ lt_queue_scarce(LrKey *key)
 }
 
 /*
- * lt_queue_remove --- true: others have come to the front
+ * lt_queue_remove --- remove a session; true: others have come to the front
  *
- * Not only who was in front itself kept others from there, but also the first who
- * was not.
+ * Not only one in front may have kept others from there, but also the first one behind
+ * it.
  */
 bool
 lt_queue_remove(LrKey *key, LrIndex session)
@@ -203,9 +203,9 @@ lt_queue_remove(LrKey *key, LrIndex session)
 /*
  * lt_nudge_front --- those in front may look again
  *
- * They are all that is to be woken: whom this was told of before is among them, or
- * has been taken out of the queue since.  A session that is handed the lock is in no
- * queue, so it is added to the list only after the last nudge under the same lock.
+ * Nobody else has to be woken: sessions in the list are among them, or have left the
+ * queue since.  A session that is handed the lock is in no queue, so it is added to the
+ * list only after the last nudge under the same lock.
  */
 void
 lt_nudge_front(LrKey *key, WakeList *wakes)
@@ -227,9 +227,9 @@ lt_nudge_front(LrKey *key, WakeList *wakes)
 }
 
 /*
- * lt_nudge_after --- a lock of that kind is no longer had
+ * lt_nudge_after --- a lock of that kind is no longer held
  *
- * Whoever could have had the key beside it has not waited for that.
+ * Sessions that could have had the key beside it have not waited for that.
  */
 void
 lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
@@ -241,11 +241,11 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 }
 
 /*
- * lt_nudge_beside --- others have come to the front since the one before them has
- * the lock, of that kind
+ * lt_nudge_beside --- others have come to the front since the one before them has the
+ * lock, of that kind
  *
- * Most of them wait for its release now.  Who does not has nothing to wait for, and
- * nobody else would tell him.
+ * Most of them wait for its release now.  A session that does not has nothing to wait
+ * for, and nobody else would wake it.
  */
 void
 lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
@@ -255,11 +255,10 @@ lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
 }
 
 /*
- * lt_leave_queue --- this session no longer waits; true: others have come to the
- * front
+ * lt_leave_queue --- this session no longer waits; true: others have come to the front
  *
- * They are nudged only by the caller: all of them if the lock was not obtained, else
- * by lt_nudge_beside().
+ * The caller nudges them: all of them if the lock was not obtained, else by
+ * lt_nudge_beside().
  */
 bool
 lt_leave_queue(LrIndex self, WakeList *wakes)
@@ -287,7 +286,7 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 }
 
 /*
- * lt_init_waiting_hold --- of this session, which queues with it
+ * lt_init_waiting_hold --- initialize a hold of this session, which is WAITING
  */
 void
 lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *terms)
@@ -306,7 +305,7 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *te
 }
 
 /*
- * lt_make_unqueued --- a hold for a lock that was asked for without a place in the
+ * lt_make_unqueued --- a hold for a lock that was requested without a place in the
  * queue of its key; its row was stocked; partition lock held
  */
 LrIndex
@@ -325,7 +324,7 @@ lt_make_unqueued(const LrName *name, const LockTerms *terms)
 /*
  * lt_fall_asleep --- the first sleeper of the server starts the watchdog's tick
  *
- * It ticks on for a while after the last one, so that sessions that wait for
+ * It ticks on for a while after the last one has woken, so that sessions that wait for
  * each other by turns do not wake it each time.
  */
 void

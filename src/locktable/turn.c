@@ -3,13 +3,14 @@
  * turn.c
  *	  The lock table: a session takes its turn in the queue of a key.
  *
- * Only those in front of a queue talk to the store (see queue.c).  The others sleep
- * until they are there; those in front sleep while a session of this server has the
- * key, or until a release by somebody else is told.  Whoever leaves the queue for
- * another reason than having got the lock wakes those who come to the front by that,
- * so a wake-up that reached somebody who gave up is handed on.
+ * Only the sessions in front of a queue ask the store (see queue.c).  The others sleep
+ * until they are there.  Those in front sleep while a session of this server has the
+ * key, until a message reports a release elsewhere, or until it is time to ask again.
+ * A session that leaves the queue without the lock wakes those that come to the front
+ * by that, so no wake-up is lost with a session that gives up.
  *
- * Who waits in the order of the store (places.c) asks it whenever there is news.
+ * Sessions that wait in the order of the store (places.c) ask it whenever there is
+ * news.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,14 +28,14 @@
 #include "locktable/wait.h"
 #include "settings.h"
 
-/* Without a watchdog nobody tells a waiter anything: it looks by itself. */
+/* Without a watchdog nobody notifies a waiting session: it looks by itself. */
 #define LONELY_POLL			LR_US_PER_S
 
-/* When what is given back is gone those in front are told; in case they are not. */
+/* A release by the watchdog wakes those in front; this is in case it does not. */
 #define GIVEN_BACK_POLL		LR_US_PER_S
 
 /*
- * turn_find_other --- a hold of the key beside or after which there is no such kind
+ * turn_find_other --- a hold beside or after which the store takes no lock of that kind
  */
 static LrIndex
 turn_find_other(LrKey *key, KindId kind, int64 now)
@@ -56,7 +57,7 @@ turn_find_other(LrKey *key, KindId kind, int64 now)
 }
 
 /*
- * turn_has_beside --- may the session have something beside which it may take that kind?
+ * turn_has_beside --- may the session have a hold beside which it may take that kind?
  */
 static bool
 turn_has_beside(const LrKey *key, KindId kind)
@@ -68,10 +69,10 @@ turn_has_beside(const LrKey *key, KindId kind)
 }
 
 /*
- * turn_find_own --- what the session has of the key, if that excludes all whom the
- * wanted kind excludes
+ * turn_find_own --- a hold of the session beside which it may take that kind, and which
+ * excludes all that this kind excludes
  *
- * Then it has nobody to wait for: who queues for the key waits for this session.
+ * Then the session has nobody to wait for: all that queue for the key wait for it.
  */
 static LrIndex
 turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
@@ -88,7 +89,7 @@ turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 }
 
 /*
- * lt_goes_first --- whoever else queues for the key waits for this session
+ * lt_goes_first --- do all others that queue for the key wait for this session?
  */
 bool
 lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now)
@@ -159,7 +160,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	store = lt_keep_order(&lt_keys[key], &wakes);
 	placed = lt_is_placed_by(terms->kind, store);
 
-	/* Of a key that nobody has nothing is asked that depends on the time. */
+	/* Without a hold, nothing here depends on the time. */
 	now = lt_keys[key].first_hold != LR_NONE ? lr_now() : 0;
 	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
 	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
@@ -216,7 +217,7 @@ lt_may_take(const LrName *name, KindId kind, KindId *other, bool *sent)
 /*
  * turn_give_up --- leave the queue without the lock; partition lock held
  *
- * The next one may not have asked yet, and knows then who holds it.
+ * The next session may not have asked the store yet, and learns here who has the lock.
  */
 static void
 turn_give_up(WakeList *wakes)
@@ -244,12 +245,12 @@ lt_give_up(LrIndex hold)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	turn_give_up(&wakes);
-	lt_free_hold(hold);			/* and the key's entry, if this was all */
+	lt_free_hold(hold);			/* and the key's entry, if it is unused now */
 	lt_unlock(lock, &wakes);
 }
 
 /*
- * turn_note_unanswered --- a create of that owner may have run, or may yet
+ * turn_note_unanswered --- a create with that owner may have run, or may still run
  */
 static void
 turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, uint32 topology,
@@ -260,9 +261,9 @@ turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_give_up_orphan --- leave the queue, and a request without a reply behind
+ * lt_give_up_orphan --- leave the queue, with a request that was not answered
  *
- * From here on the hold is the watchdog's.  It counts as a foreign holder.
+ * From here on the hold is the watchdog's.  To others it is a holder elsewhere.
  */
 void
 lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
@@ -280,7 +281,7 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_orphan_unqueued --- a request without a reply, and without a place in the queue
+ * lt_orphan_unqueued --- see wait.h
  */
 void
 lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
@@ -298,10 +299,10 @@ lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
 }
 
 /*
- * lt_give_up_announced --- leave the queue, and an announcement behind
+ * lt_give_up_announced --- leave the queue, with an announcement in the store
  *
- * Only the watchdog takes that away, so that nobody who gives up has to ask the store.
- * It may know already; see lt_disown().
+ * Only the watchdog removes that, so a session that gives up does not have to ask the
+ * store.  The watchdog may have the owner already; see lt_disown().
  */
 void
 lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
@@ -325,10 +326,10 @@ lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 }
 
 /*
- * turn_all_fit --- can those before a session be passed the lock, too?
+ * turn_all_fit --- can the lock be handed over to all sessions before this one, too?
  *
- * If not, the lock is released in the store when it is their turn, and who is behind them
- * needs a place there.  One without a place was judged when it asked.
+ * If not, it will be released in the store when their turn comes, and a session behind them
+ * needs a place there.  A session without a place was judged when it asked.
  */
 static bool
 turn_all_fit(const LrKey *key, const LrWait *w, int64 now)
@@ -346,10 +347,10 @@ turn_all_fit(const LrKey *key, const LrWait *w, int64 now)
 }
 
 /*
- * turn_owner_here --- by which owner a session here has the lock, and can pass it on to this
- * one; 0: by none
+ * turn_owner_here --- the owner of a lock that a session here can hand over to this
+ * one; 0: there is none
  *
- * After so many in a row the store is to know of those who come.
+ * After max_handoffs in a row there is none, so that sessions get places in the store.
  */
 static uint64
 turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
@@ -370,9 +371,9 @@ turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
 /*
  * lt_ask_as --- see wait.h
  *
- * What the session may leave in the store stands here before it asks, for whoever has
- * to take that back while it is stopped.  It asks no later than it says here, so that
- * nothing is on its way when that is done.
+ * What the session may leave in the store is noted here before it asks, for a process
+ * that has to release that while the session is stopped.  It asks no later than the time
+ * noted, so that no request is under way then.
  */
 uint64
 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
@@ -442,12 +443,12 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_fail_waiters --- the store failed for us: so it does for all who wait
+ * lt_fail_waiters --- the store failed for us, and so it does for all that wait
  *
- * They leave the queue at once, so that one that does not run cannot stand in
- * the way of those who come later; each frees its hold when it runs.  If it did not
- * for want of replicas, those who ask for fewer stay, and may be in front by that.
- * Of those that are placed, only who is in line waits for another one.
+ * They leave the queue at once, so that one that does not run cannot be in the way of
+ * those that come later; each frees its hold when it runs.  If replicas were missing,
+ * those that ask for fewer stay, and may come to the front.  In the order of the store,
+ * only those fail that are in line and do not ask yet.
  */
 void
 lt_fail_waiters(LrIndex hold, int min_replicas)
@@ -485,7 +486,7 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	if (!others)
 		return;
 
-	/* A list of its own: a nudge begins it anew. */
+	/* Another list, as a nudge begins it anew. */
 	wakes = (WakeList) WAKE_NOBODY;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_nudge_front(key, &wakes);
@@ -493,10 +494,10 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 }
 
 /*
- * turn_heeds_pause --- is it for those who want that kind?
+ * turn_heeds_pause --- does a pause apply to sessions that want that kind?
  *
- * Where several can have the key, and nobody here was refused, there may be enough for
- * those elsewhere, too.
+ * If several can have the key, and nobody here was refused, there may be enough for
+ * clients elsewhere, too.
  */
 static bool
 turn_heeds_pause(const LrKey *key, KindId kind)
@@ -517,7 +518,7 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	if (holder != LR_NONE)
 	{
 		w->woken_at = 0;
-		w->blocker[0] = '\0';	/* it was of before */
+		w->blocker[0] = '\0';	/* that answer is older */
 		*look_again = lt_deadline(holder);
 		return TURN_WAIT;
 	}
@@ -555,7 +556,7 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 		LrIndex		here = w->came_at <= key->clear_at ?
 			lt_fitting_hold(key, w, now) : LR_NONE;
 
-		/* A session here will pass the lock on to it. */
+		/* A session here will hand the lock over to it. */
 		if (here != LR_NONE)
 		{
 			lt_leave_line(LrMyProcNumber, wakes);
@@ -581,9 +582,9 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 /*
  * lt_turn --- is it our turn, and if not, when to look again unless woken
  *
- * A session that is not in front looks again when the present lease ends: it may
- * have come there without being told, and must not depend on the watchdog to see
- * that a holder is gone.
+ * A session that is not in front looks again when the present lease ends: it may have
+ * come there without a wake-up, and must not depend on the watchdog to see that a
+ * holder is gone.
  */
 TurnResult
 lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
@@ -602,7 +603,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 	key = &lt_keys[w->key];
 	*store = lt_keep_order(key, &wakes);
 
-	/* What it has in a store that is not asked any more is the watchdog's. */
+	/* The watchdog releases what it has in a store that is not asked any more. */
 	if (w->kept.owner != 0 && w->kept.store != *store)
 		(void) lt_disown(LrMyProcNumber, &wakes);
 	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
@@ -617,7 +618,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		turn = TURN_SENT;
 		w->looks_at = *look_again;
 		if (w->woken_at != 0)
-			w->woken_at = now;	/* it will be acted on */
+			w->woken_at = now;	/* we act on it later */
 	}
 	else if (w->in_front || w->state == WAIT_PLACED)
 	{
@@ -634,7 +635,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		*look_again = holder != LR_NONE ? lt_deadline(holder) :
 			now + lr_lease * LR_US_PER_MS;
 
-		/* Those who have come before it would be refused for what it keeps. */
+		/* Its announcement would get those before it in the queue refused. */
 		if (w->kept.owner != 0)
 			(void) lt_disown(LrMyProcNumber, &wakes);
 	}
@@ -653,8 +654,8 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 /*
  * lt_found_busy --- see wait.h
  *
- * A try that does not wait shows its row to nobody for long, so it notes no owner, and
- * nearly always takes no lock here: there was no pause, nor a line.
+ * The row of a call that does not wait is shown only for a moment, so it notes no
+ * owner.  It takes the lock here only after a pause or in line, which is rare.
  */
 void
 lt_found_busy(LrIndex hold, bool waits, const char *owner)

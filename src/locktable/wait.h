@@ -4,8 +4,8 @@
  *	  The lock table for a session that acquires: the queue of a key.
  *
  * A session awaits one key at a time.  Only those in front of a queue ask the store,
- * and only while no session of this server has the key; see queue.c.  Who waits in the
- * order of the store is in no queue here; see places.c.
+ * and only while no session of this server has the key; see queue.c.  A session that
+ * waits in the order of the store is in no queue here; see places.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -22,9 +22,10 @@
 typedef enum EnqueueResult
 {
 	ENQUEUED,
-	ENQUEUE_BUSY,				/* only_if_free, and it is not */
-	ENQUEUE_OTHER,				/* a session of this server has the key as a kind that
-								 * has no place beside or after that one; *other */
+	ENQUEUE_BUSY,				/* only_if_free, and the key is not free */
+	ENQUEUE_OTHER,				/* a session of this server has the key as a kind
+								 * (*other) that the wanted one cannot be beside or
+								 * after */
 	ENQUEUE_FULL
 } EnqueueResult;
 
@@ -45,8 +46,8 @@ extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
 								 bool *sent);
 
 /*
- * Have rows for n locks that this session is about to take, with or without a place
- * in a queue.  False: there are not enough.  What is left of them is to be returned.
+ * Reserve rows for n locks that this session is about to take, in a queue or not.
+ * False: there are not enough.  lt_return_rows() frees the unused ones.
  */
 extern bool lt_stock_rows(int n);
 extern void lt_return_rows(void);
@@ -63,7 +64,7 @@ typedef enum TurnResult
 	TURN_WAIT,					/* not before look_again, or when woken */
 	TURN_SENT,					/* the same, but soon: another session here has sent
 								 * a release */
-	TURN_HANDED,				/* a session of this server has passed it on to us */
+	TURN_HANDED,				/* a session of this server has handed it over to us */
 	TURN_FAILED,				/* the store failed for the session before us */
 	TURN_UNREPLICATED			/* too few replicas confirmed its lock */
 } TurnResult;
@@ -106,14 +107,15 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 						bool *anew, uint64 *here);
 
 /*
- * Of a kind that is placed: when the store was asked then, nobody elsewhere waited for the
- * lock.  "unplaced": nor did this session get a place, as one here has the lock.
+ * For kinds with "placed": when the store was asked, at asked_at, nobody elsewhere
+ * waited for the lock.  "unplaced": nor did this session get a place, as one here has
+ * the lock.
  */
 extern void lt_note_clear(LrIndex hold, int64 asked_at, bool unplaced);
 
 /*
- * Leave a request without a reply behind, but keep the place in the queue, with
- * another hold.  False: there is no room for one.
+ * Leave a request without a reply to the watchdog, but stay in the queue, with another
+ * hold.  False: there is no row for one.
  */
 extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 							uint32 topology, int64 not_after);
@@ -127,8 +129,8 @@ extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
 extern bool lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 
 /*
- * Held since TURN_HANDED, but the acquire failed after all; or the store says
- * that the lock is gone, and we wait on with the same hold.
+ * lt_pass_on: the lock is held, but the acquire has failed after all.  lt_wait_again:
+ * the store says that it is gone; the session waits on, perhaps with another hold.
  */
 extern void lt_pass_on(LrIndex hold);
 extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
@@ -148,35 +150,35 @@ extern void lt_fail_waiters(LrIndex hold, int min_replicas);
 typedef enum GrantResult
 {
 	GRANTED,
-	GRANT_TOO_LATE,				/* the lease has ended before the reply came */
+	GRANT_TOO_LATE,				/* the lease had ended before the reply came */
 	GRANT_STALE,				/* locks are no longer taken in that store, or from
 								 * that master */
-	GRANT_DISOWNED,				/* we did not run for so long that the watchdog gives
-								 * it back */
-	GRANT_CONFLICT				/* another session of this server has it, or what is
-								 * given back has the same id */
+	GRANT_DISOWNED,				/* its owner was left to the watchdog, which releases it
+								 * (lt_disown) */
+	GRANT_CONFLICT				/* another session of this server has it, or the
+								 * watchdog has yet to release a lock with the same id */
 } GrantResult;
 
 /*
- * The store gave us the lock: leave the queue, hold it for the lease, which counts from
- * when the request was sent (lr_lease_deadline).  "topology" is the epoch of the master that
- * did, 0 where none is looked for.  Of a store that excludes this server only
- * "judged_at" is when nobody elsewhere could have the key.
- * A hold of a kind that is ownerless is gone then.
+ * The store granted us the lock: leave the queue, hold it for the lease, which counts
+ * from when the request was sent (lr_lease_deadline).  "topology" is the epoch of the
+ * master that did, 0 where none is looked for.  With a store that excludes this server
+ * only, nobody elsewhere could have the key at "judged_at".  The hold of an ownerless
+ * kind is freed.
  */
 extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
 							uint32 topology, int64 judged_at, int64 sent_at,
 							const LockTerms *terms, int64 fence);
 
 /*
- * It was granted, but not by all of several masters: StoreOp.without.
+ * It was granted, but these of several masters may not have it (StoreOp.without).
  */
 extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
 
 /*
- * The same of a lock that was asked for without a place in the queue, as one of
- * several; and one whose request was not answered.  Their rows were stocked.  What
- * is not granted is left to the watchdog.
+ * The same for a lock that was requested without a place in the queue, as one of
+ * several; and for one whose request was not answered.  Their rows were stocked.
+ * Without a grant, the watchdog releases the lock.
  */
 extern GrantResult lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
 									 uint32 topology, int64 sent_at,
@@ -186,14 +188,14 @@ extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
 							   int64 not_after);
 
 /*
- * Has this server had the key when Redis fell silent, or since?  Then nobody
- * elsewhere can have it.
+ * Did a session of this server have the key when Redis fell silent, or since?  Then
+ * nobody elsewhere can have it.
  */
 extern bool lt_key_stayed_here(LrIndex hold);
 
 /*
- * In a store that tells nobody: those of this server who wait for a notification of the
- * key are to ask.
+ * In a store that sends no messages: wake the sessions of this server that wait for a
+ * notification of the key, so that they ask.
  */
 extern void lt_wake_passing(const LrName *name);
 

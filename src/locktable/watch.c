@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * watch.c
- *	  The lock table for the watchdog: when it may sleep, and whom it lets go on.
+ *	  The lock table for the watchdog: its sleep, and the sessions that it wakes.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -16,14 +16,14 @@
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 
-/* One in front that does not act on a wake-up for so long is passed over. */
+/* A session that does not act on a wake-up for this long is passed over. */
 #define IGNORED_AFTER		LR_US_PER_S
 
-/* The watchdog ticks once a second while there are waiters, and so long after. */
+/* The watchdog ticks once a second while sessions wait, and for this long afterwards. */
 #define TICK_ON				(3 * LR_US_PER_S)
 
 /* ----------
- * Its presence
+ * The watchdog's presence
  * ----------
  */
 
@@ -39,19 +39,19 @@ lt_watchdog_enter(void)
 }
 
 /*
- * lt_watchdog_leave --- the watchdog ends.  Those who wait are woken, since
- * from now on they ask for themselves.
+ * lt_watchdog_leave --- the watchdog ends
  */
 void
 lt_watchdog_leave(void)
 {
 	lr_watchdog_leave();
-	lt_wake_all_waiters();		/* they look by themselves from now on */
+	lt_wake_all_waiters();		/* they ask by themselves from now on */
 }
 
 /*
- * lt_has_old_place --- a look without the locks: who comes too late is left to
- * its time to live
+ * lt_has_old_place --- look at all holds, without locks
+ *
+ * A lock that is overlooked stays there until its time to live ends.
  */
 bool
 lt_has_old_place(void)
@@ -99,12 +99,12 @@ lt_wake_waiter(uint64 owner, const char *name, int name_len)
 }
 
 /*
- * watch_pass_over --- let the next go before one in front that does not move
+ * watch_pass_over --- let the next session go before one in front that does not move
  *
- * Partition lock held.  It keeps the place behind that one; it may be stopped, or
- * in the middle of a request, and goes on from there.  The others in front need not
- * hear of it, if it was not alone in the way.  One for whom all others wait keeps its
- * place.
+ * Partition lock held.  That one comes behind the first that is not in front.  It may
+ * be stopped, or in the middle of a request, and goes on from there.  The others in
+ * front are woken only if some have come there by that.  If all others wait for it, or
+ * nobody is behind the front, it keeps its place and is woken again.
  */
 static void
 watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
@@ -128,10 +128,9 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 }
 
 /*
- * watch_is_ignoring --- does not do what it was woken for, or wanted to do by itself?
+ * watch_is_ignoring --- does the session not do what it was woken for, or planned?
  *
- * For one that has a place in the store others wait only when it was told that it is
- * its turn.
+ * In the order of the store, others wait for it only if it was notified of its turn.
  */
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
@@ -144,9 +143,9 @@ watch_is_ignoring(const LrWait *w, int64 now)
 }
 
 /*
- * watch_has_left --- keeps something in the store, and does not run
+ * watch_has_left --- does the session have something in the store, without running?
  *
- * In a request it may be for as long as that may take.
+ * A request that is under way may take until asks_until.
  */
 static bool
 watch_has_left(const LrWait *w, int64 now)
@@ -169,7 +168,7 @@ lt_pass_over_sleepers(void)
 		LWLock	   *lock;
 		bool		ignoring;
 
-		/* A look without the lock, to leave the many others alone. */
+		/* Look without the lock first, as most sessions are not concerned. */
 		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now) &&
 			!lt_holds_up_line(w, now))
 			continue;
@@ -178,7 +177,7 @@ lt_pass_over_sleepers(void)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		ignoring = w->hash == hash && watch_is_ignoring(w, now);
 		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
-			ignoring = false;	/* others would wait for it all the same */
+			ignoring = false;	/* no row for a record: it stays in the way */
 		if (w->hash == hash && lt_holds_up_line(w, now))
 			lt_count_off(i, &wakes);
 		if (!ignoring)
@@ -194,7 +193,7 @@ lt_pass_over_sleepers(void)
 }
 
 /* ----------
- * Its sleep
+ * The watchdog's sleep
  * ----------
  */
 
