@@ -300,11 +300,14 @@ sub fail_over
 {
 	my ($self, $master) = @_;
 	my $replica = $self->replica_of($master);
+	my $again = 0;
 
+	# Each command makes Redis begin anew, and it may take 5 s.
 	poll_until('a replica to take over',
 		sub {
 			return 1 if $replica->is_master;
-			$replica->try_cmd('CLUSTER', 'FAILOVER');
+			$again = time + 6
+			  if time >= $again && !ref $replica->try_cmd('CLUSTER', 'FAILOVER');
 			pause_a_moment();
 			return $replica->is_master;
 		});
