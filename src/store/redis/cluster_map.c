@@ -44,7 +44,7 @@ typedef struct Number
 	int64		highest;		/* highest number of its slots */
 	int64		since;			/* when it became that */
 	uint64		lower;			/* masters (bits of rows) that say that it is lower */
-	int64		told;			/* the highest number that these say */
+	int64		told;			/* no less than the highest number that these say */
 } Number;
 
 StaticAssertDecl(NODE_MASTERS <= 64, "sets of masters are bits of a word");
