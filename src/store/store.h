@@ -92,7 +92,7 @@ typedef struct StoreOp
 	uint64		beside;			/* create: owner of this session's lock of the key of
 								 * another kind; 0 = none */
 	uint64		here;			/* create of a kind that is placed: owner by which a
-								 * session here holds the key, and can pass it on; 0 =
+								 * session here holds the key and can pass it on; 0 =
 								 * none */
 	uint64		gives_back;		/* create of a wait for a condition: owner of the lock
 								 * that it releases; 0 = released before */
@@ -136,8 +136,8 @@ typedef struct StoreOp
 								 * may still have it, and will not be asked again.  Else 0 */
 	int64		fence;			/* create (fenced), mint: the first token; else 0 */
 	bool		clear;			/* create of a kind that is placed: nobody elsewhere
-								 * waited; busy: and "here" has it, */
-	bool		unplaced;		/* so that none has been made a place */
+								 * waits; if busy, "here" holds the key besides */
+	bool		unplaced;		/* busy and clear: the owner has no place in the queue */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were notified */
 	bool		resent;			/* sent more than once: an earlier one may have run, or
@@ -164,6 +164,14 @@ typedef struct StoreOp
 /* The results of an operation: all fields from the outcome on. */
 #define STORE_RESULTS(op)	((char *) (op) + offsetof(StoreOp, outcome))
 #define STORE_RESULTS_SIZE	(sizeof(StoreOp) - offsetof(StoreOp, outcome))
+
+/* Does this STORE_FORCE name that owner, or that digest of owners? */
+static inline bool
+store_names_owner(const StoreOp *op, const char *owner)
+{
+	return op->owner_text_len == (int) strlen(owner) &&
+		memcmp(owner, op->owner_text, op->owner_text_len) == 0;
+}
 
 /*
  * SQLSTATEs of a store that fails.  They are not of class 08: connection pools take

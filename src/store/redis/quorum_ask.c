@@ -272,9 +272,7 @@ quorum_turn_force(QuorumBatch *b, int which)
 			continue;
 		}
 		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
-		if (op->owner_text_len > 0 &&
-			(op->owner_text_len != (int) strlen(owner) ||
-			 memcmp(owner, op->owner_text, op->owner_text_len) != 0))
+		if (op->owner_text_len > 0 && !store_names_owner(op, owner))
 		{
 			seen->kind = STORE_FORCE;
 			seen->outcome = STORE_GONE;

@@ -372,20 +372,20 @@ entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind, const char 
 }
 
 void
-entry_begin_group(LockTables *tables, TableId in, const StoreOp *op)
+shares_begin(LockTables *tables, const StoreOp *op)
 {
-	keyed_begin_group(&tables->table[in], key_of(op));
+	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
 }
 
 Entry *
-entry_next(LockTables *tables, TableId in, KindId kind)
+shares_next(LockTables *tables, KindId kind)
 {
-	while (keyed_next_of_group(&tables->table[in]))
+	while (keyed_next_of_group(&tables->table[IN_SHARES]))
 	{
-		if (!entry_read(tables, in))
-			(void) discard(&tables->table[in]);
-		else if (tables->entry[in].kind == kind)
-			return &tables->entry[in];
+		if (!entry_read(tables, IN_SHARES))
+			(void) discard(&tables->table[IN_SHARES]);
+		else if (tables->entry[IN_SHARES].kind == kind)
+			return &tables->entry[IN_SHARES];
 	}
 	return NULL;
 }
@@ -460,6 +460,13 @@ entry_put(LockTables *tables, TableId in, StoreOp *op)
 	tables->wrote = true;
 	op->outcome = STORE_OK;
 	return true;
+}
+
+bool
+entry_extend(LockTables *tables, TableId in, StoreOp *op)
+{
+	op->outcome = STORE_OK;
+	return !entry_lengthen(&tables->entry[in], op->lease_ms) || entry_put(tables, in, op);
 }
 
 bool

@@ -87,8 +87,6 @@ keyed_begin(KeyedTable *table, Relation rel, int nkeys)
 	table->nkeys = nkeys;
 	memcpy(table->collation, index->rd_indcollation, sizeof(Oid) * nkeys);
 	table->scan = LrIndexBeginScan(rel, index, &table->dirty, nkeys);
-	if (nkeys > 1)
-		table->group_scan = LrIndexBeginScan(rel, index, &table->dirty, 1);
 	return true;
 }
 
@@ -131,6 +129,9 @@ keyed_find(KeyedTable *table, const Datum *keys)
 void
 keyed_begin_group(KeyedTable *table, Datum key)
 {
+	if (table->group_scan == NULL)
+		table->group_scan = LrIndexBeginScan(table->rel, table->scan->indexRelation,
+											 &table->dirty, 1);
 	keyed_seek(table, table->group_scan, &key, 1);
 }
 

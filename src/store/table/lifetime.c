@@ -127,11 +127,12 @@ lifetime_forget_ended(void)
 static int64
 own_left_ms(uint64 number, int64 lease_ms)
 {
-	Lifetime   *entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
+	Lifetime   *entry;
 	int64		left;
 
 	if (number == 0)
 		return 0;
+	entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
 	if (entry == NULL)
 	{
 		lifetime_remember(number, lease_ms);

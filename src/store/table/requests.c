@@ -423,7 +423,7 @@ request_answer(TableRequest *request)
 }
 
 /*
- * requests_tickets --- the counts that the worker has carried out
+ * requests_tickets --- the last requests that changed a count
  */
 TableTickets *
 requests_tickets(void)

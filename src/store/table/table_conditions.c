@@ -117,14 +117,6 @@ wait_pass_on_dead(const StoreOp *op)
 		;
 }
 
-static void
-condition_is_not_yet(StoreOp *op)
-{
-	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = op->lease_ms;
-}
-
 /*
  * condition_queue --- begin to wait: the session's lock has been released
  */
@@ -133,16 +125,13 @@ condition_queue(StoreOp *op)
 {
 	ConditionWait *w = wait_find(op->owner);
 
+	entry_busy(op, op->lease_ms);
 	if (w == NULL)
 	{
 		w = MemoryContextAllocExtended(TopMemoryContext, sizeof(ConditionWait),
 									   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
 		if (w == NULL)
-		{
-			/* Without a wait it counts as notified the next time that it asks. */
-			condition_is_not_yet(op);
-			return;
-		}
+			return;				/* it counts as notified when it asks again */
 		w->owner = op->owner;
 		memcpy(w->id, op->id, STORE_ID_LEN);
 		w->name_len = op->name_len;
@@ -150,7 +139,6 @@ condition_queue(StoreOp *op)
 		dlist_push_tail(&waits, &w->node);
 	}
 	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
-	condition_is_not_yet(op);
 }
 
 /*
@@ -172,7 +160,7 @@ condition_ask(StoreOp *op)
 	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
 	if (w->told)
 		return;
-	condition_is_not_yet(op);
+	entry_busy(op, op->lease_ms);
 	if (op->wait_ms == 0)
 		wait_forget(w);
 }

@@ -174,10 +174,11 @@ void
 count_define(LockTables *tables, StoreOp *op)
 {
 	Entry	   *value = count_find(tables, op);
-	bool		counts = value != NULL && value->left_ms != 0;
+	bool		counts;
 
 	if (value == NULL)
 		return;
+	counts = value->left_ms != 0;
 	op->changed = (op->change != CHANGE_INIT || !counts) &&
 		(op->change != CHANGE_DELETE || counts);
 	if (!op->changed)
@@ -234,10 +235,11 @@ void
 semaphore_release(LockTables *tables, StoreOp *op)
 {
 	const Entry *value = count_find(tables, op);
-	TableTicket *ticket = ticket_find(op->owner);
+	TableTicket *ticket;
 
 	if (value == NULL)
 		return;
+	ticket = ticket_find(op->owner);
 	if (ticket == NULL)
 		op->outcome = STORE_GONE;
 	else if (value->left_ms == 0 || count_add(tables, op, op->amount))

@@ -51,7 +51,7 @@ typedef struct KeyedTable
 	EState	   *estate;
 	int			nkeys;
 	IndexScanDesc scan;			/* of the key's index, by the whole key */
-	IndexScanDesc group_scan;	/* by its first column only; NULL: it has one */
+	IndexScanDesc group_scan;	/* by its first column only; NULL: not used yet */
 	SnapshotData dirty;			/* of both scans */
 	Oid			collation[KEYED_MAX_KEYS];
 	TupleTableSlot *row;		/* the row that was found last */
@@ -231,9 +231,9 @@ extern bool entry_may_look(LockTables *tables, TableId in, StoreOp *op);
 extern Entry *entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind,
 						 const char *owner);
 
-/* Find all entries of a kind with the operation's key, one after the other; NULL: no more. */
-extern void entry_begin_group(LockTables *tables, TableId in, const StoreOp *op);
-extern Entry *entry_next(LockTables *tables, TableId in, KindId kind);
+/* Find all shares of the key of one kind, one after the other; NULL: no more. */
+extern void shares_begin(LockTables *tables, const StoreOp *op);
+extern Entry *shares_next(LockTables *tables, KindId kind);
 
 /* Make it a new entry of this owner.  "keep": it outlives this server. */
 extern void entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep);
@@ -247,6 +247,9 @@ extern bool entry_lengthen(Entry *e, int64 lease_ms);
  * an error instead, which undoes all of the operation.
  */
 extern bool entry_put(LockTables *tables, TableId in, StoreOp *op);
+
+/* Lengthen the lease of the entry that was found last, and write it if it has changed. */
+extern bool entry_extend(LockTables *tables, TableId in, StoreOp *op);
 extern bool entry_delete(LockTables *tables, TableId in, StoreOp *op);
 
 /* Delete the rows that lockredis did not write, and those that no longer count. */
@@ -325,8 +328,15 @@ extern void read_create(LockTables *tables, StoreOp *op);
 extern void read_renew(LockTables *tables, StoreOp *op);
 extern void read_release(LockTables *tables, StoreOp *op);
 
-/* Delete all readers' shares of the key. */
-extern void shares_drop(LockTables *tables, StoreOp *op);
+/* Insert a share of the key.  "keep": it outlives this server. */
+extern void share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner,
+						 bool keep);
+
+/* Delete all shares of the key of one kind, up to one that is blocked; the outcome is set. */
+extern void shares_drop(LockTables *tables, StoreOp *op, KindId kind);
+
+/* A digest of an owner, to be added to those of others. */
+extern uint64 shares_hash(const char *owner);
 
 /*
  * A text that changes whenever the owners of the row and of the key's shares do; empty: there
@@ -375,9 +385,9 @@ extern void permit_define(LockTables *tables, StoreOp *op);
 extern void permit_value(LockTables *tables, StoreOp *op);
 
 /*
- * For a key without a row: tell who has permits of it; delete these permits, if they are still
- * those that were told.  Results are set only if there are permits, or if another session has
- * locked the tables.
+ * For a key without a row: describe who has permits of it; delete these permits, if the digest
+ * of their owners is still the one that the operation names.  Results are set only if there are
+ * permits, or if another session has locked the tables.
  */
 extern void permits_inspect(LockTables *tables, StoreOp *op);
 extern void permits_force(LockTables *tables, StoreOp *op);

@@ -20,7 +20,6 @@
  */
 #include "lockredis.h"
 
-#include "common/hashfn.h"
 #include "utils/builtins.h"
 
 #include "instance.h"
@@ -85,7 +84,6 @@ find_permit(LockTables *tables, StoreOp *op)
 static void
 insert_permit(LockTables *tables, StoreOp *op)
 {
-	Entry	   *permit = &tables->entry[IN_SHARES];
 	bool		by_id = op->keep_ms > 0;
 	char		owner[LR_OWNER_MAX];
 
@@ -93,10 +91,7 @@ insert_permit(LockTables *tables, StoreOp *op)
 		owner_of_id(op, owner);
 	else
 		(void) lr_owner_text(op->owner, owner);
-	memset(permit, 0, sizeof(Entry));
-	permit->kind = KIND_PERMIT;
-	entry_renew(permit, owner, op->lease_ms, by_id);
-	(void) entry_put(tables, IN_SHARES, op);
+	share_insert(tables, op, KIND_PERMIT, owner, by_id);
 	if (!by_id)
 		lifetime_remember(op->owner, op->lease_ms);
 }
@@ -110,8 +105,8 @@ count_permits(LockTables *tables, const StoreOp *op)
 	PermitsHad	had = {0, STORE_NO_TTL, 0};
 	const Entry *permit;
 
-	entry_begin_group(tables, IN_SHARES, op);
-	while ((permit = entry_next(tables, IN_SHARES, KIND_PERMIT)) != NULL)
+	shares_begin(tables, op);
+	while ((permit = shares_next(tables, KIND_PERMIT)) != NULL)
 	{
 		if (permit->left_ms == 0)
 		{
@@ -120,8 +115,7 @@ count_permits(LockTables *tables, const StoreOp *op)
 		}
 		if (had.n++ == 0 || permit->left_ms < had.first_ms)
 			had.first_ms = permit->left_ms;
-		had.sum += hash_bytes_extended((const unsigned char *) permit->owner,
-									   strlen(permit->owner), 0);
+		had.sum += shares_hash(permit->owner);
 	}
 	return had;
 }
@@ -171,13 +165,8 @@ find_counting(LockTables *tables, StoreOp *op)
 void
 permit_renew(LockTables *tables, StoreOp *op)
 {
-	Entry	   *permit = find_counting(tables, op);
-
-	if (permit == NULL)
-		return;
-	op->outcome = STORE_OK;
-	if (entry_lengthen(permit, op->lease_ms))
-		(void) entry_put(tables, IN_SHARES, op);
+	if (find_counting(tables, op) != NULL)
+		(void) entry_extend(tables, IN_SHARES, op);
 }
 
 void
@@ -198,13 +187,15 @@ void
 permit_define(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
-	int64		was = total != NULL ? total->number : 0;
-	bool		counts = total != NULL && total->left_ms != 0;
 	int64		value = op->amount;
+	int64		was;
+	bool		counts;
 	int64		had;
 
 	if (total == NULL)
 		return;
+	was = total->number;
+	counts = total->left_ms != 0;
 	had = count_permits(tables, op).n;
 	op->outcome = STORE_OK;
 	op->changed = counts;
@@ -298,12 +289,7 @@ permits_force(LockTables *tables, StoreOp *op)
 	char		digest[sizeof(op->digest)];
 	PermitsHad	had;
 
-	if (!tell_permits(tables, op, holder, digest, sizeof(digest), &had) ||
-		strlen(digest) != op->owner_text_len ||
-		memcmp(digest, op->owner_text, op->owner_text_len) != 0)
-		return;
-	entry_begin_group(tables, IN_SHARES, op);
-	while (entry_next(tables, IN_SHARES, KIND_PERMIT) != NULL)
-		if (!entry_delete(tables, IN_SHARES, op))
-			return;
+	if (tell_permits(tables, op, holder, digest, sizeof(digest), &had) &&
+		store_names_owner(op, digest))
+		shares_drop(tables, op, KIND_PERMIT);
 }

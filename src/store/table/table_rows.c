@@ -126,7 +126,7 @@ exclusive_create(LockTables *tables, StoreOp *op)
 		return;
 	lifetime_remember(op->owner, op->lease_ms);
 	if (op->lock_kind == KIND_WRITE)
-		shares_drop(tables, op);
+		shares_drop(tables, op, KIND_READ);
 }
 
 /*
@@ -225,7 +225,7 @@ told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size s
 }
 
 /*
- * any_force --- delete the row if it still has the owner that the caller was told
+ * any_force --- delete the row if its owner is still the one that the operation names
  */
 static void
 any_force(LockTables *tables, StoreOp *op)
@@ -245,10 +245,9 @@ any_force(LockTables *tables, StoreOp *op)
 		return;
 	if (owner[0] == '\0')
 		row_tell_owner(row, owner);
-	if (strlen(owner) == op->owner_text_len &&
-		memcmp(owner, op->owner_text, op->owner_text_len) == 0 &&
-		entry_delete(tables, IN_ROWS, op) && tables->is_open[IN_SHARES])
-		shares_drop(tables, op);
+	if (store_names_owner(op, owner) && entry_delete(tables, IN_ROWS, op) &&
+		tables->is_open[IN_SHARES])
+		shares_drop(tables, op, KIND_READ);
 }
 
 /*
@@ -320,13 +319,8 @@ token_find(LockTables *tables, StoreOp *op)
 static void
 token_set(LockTables *tables, StoreOp *op)
 {
-	Entry	   *row = token_find(tables, op);
-
-	if (row == NULL)
-		return;
-	op->outcome = STORE_OK;
-	if (entry_lengthen(row, op->lease_ms))
-		(void) entry_put(tables, IN_ROWS, op);
+	if (token_find(tables, op) != NULL)
+		(void) entry_extend(tables, IN_ROWS, op);
 }
 
 static void

@@ -36,25 +36,27 @@
  * ----------
  */
 
-/*
- * next_reader --- the next share of a reader; permits are skipped
- */
-static const Entry *
-next_reader(LockTables *tables)
+void
+share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner, bool keep)
 {
-	return entry_next(tables, IN_SHARES, KIND_READ);
+	Entry	   *share = &tables->entry[IN_SHARES];
+
+	memset(share, 0, sizeof(Entry));
+	share->kind = kind;
+	entry_renew(share, owner, op->lease_ms, keep);
+	(void) entry_put(tables, IN_SHARES, op);
 }
 
 void
-shares_drop(LockTables *tables, StoreOp *op)
+shares_drop(LockTables *tables, StoreOp *op, KindId kind)
 {
-	entry_begin_group(tables, IN_SHARES, op);
-	while (next_reader(tables) != NULL)
-		(void) entry_delete(tables, IN_SHARES, op);
+	shares_begin(tables, op);
+	while (shares_next(tables, kind) != NULL && entry_delete(tables, IN_SHARES, op))
+		 /* the next one */ ;
 }
 
-static uint64
-hash_of(const char *owner)
+uint64
+shares_hash(const char *owner)
 {
 	return hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
 }
@@ -71,10 +73,10 @@ shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 	int			n = 0;
 
 	row_tell_owner(&tables->entry[IN_ROWS], owner);
-	sum = hash_of(owner);
-	entry_begin_group(tables, IN_SHARES, op);
-	for (; (share = next_reader(tables)) != NULL; n++)
-		sum += hash_of(share->owner);
+	sum = shares_hash(owner);
+	shares_begin(tables, op);
+	for (; (share = shares_next(tables, KIND_READ)) != NULL; n++)
+		sum += shares_hash(share->owner);
 	if (n > 0)
 		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
 	else
@@ -111,7 +113,7 @@ make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
 }
 
 /*
- * change_readers --- add to the number of readers, and lengthen the lease if theirs is longer
+ * change_readers --- add to the number of readers, and lengthen the lease to that of a new one
  *
  * If the row belongs to the reading session's own write lock, only its lease is lengthened, as
  * in Redis.  False: another transaction is changing the row; the outcome is set.
@@ -120,9 +122,9 @@ static bool
 change_readers(LockTables *tables, StoreOp *op, int by)
 {
 	Entry	   *row = &tables->entry[IN_ROWS];
-	bool		changed = by >= 0 && entry_lengthen(row, op->lease_ms);
+	bool		changed = by > 0 && entry_lengthen(row, op->lease_ms);
 
-	if (by != 0 && entry_is_shared(row))
+	if (entry_is_shared(row))
 	{
 		row->holds += by;
 		changed = true;
@@ -137,8 +139,8 @@ shares_keep(LockTables *tables, StoreOp *op)
 	int64		lease_ms = 0;
 	int			readers = 0;
 
-	entry_begin_group(tables, IN_SHARES, op);
-	for (; (share = next_reader(tables)) != NULL; readers++)
+	shares_begin(tables, op);
+	for (; (share = shares_next(tables, KIND_READ)) != NULL; readers++)
 		lease_ms = Max(lease_ms, share->lease_ms);
 
 	/* It counts for the longest lease from when it is read next, as after a restart. */
@@ -153,22 +155,6 @@ shares_keep(LockTables *tables, StoreOp *op)
  */
 
 /*
- * insert_share --- insert the new reader's share
- */
-static void
-insert_share(LockTables *tables, StoreOp *op)
-{
-	Entry	   *share = &tables->entry[IN_SHARES];
-	char		owner[LR_OWNER_MAX];
-
-	(void) lr_owner_text(op->owner, owner);
-	memset(share, 0, sizeof(Entry));
-	share->kind = KIND_READ;
-	entry_renew(share, owner, op->lease_ms, false);
-	(void) entry_put(tables, IN_SHARES, op);
-}
-
-/*
  * read_create --- take a read lock: beside other readers, under the session's own write lock,
  * or as the first
  */
@@ -176,6 +162,7 @@ void
 read_create(LockTables *tables, StoreOp *op)
 {
 	const Entry *row = row_find(tables, op);
+	char		owner[LR_OWNER_MAX];
 
 	if (row == NULL)
 		return;
@@ -194,10 +181,11 @@ read_create(LockTables *tables, StoreOp *op)
 	{
 		if (!make_shared(tables, op, 1, op->lease_ms))
 			return;
-		shares_drop(tables, op);
+		shares_drop(tables, op, KIND_READ);
 		lifetime_remember(shared_number(op), op->lease_ms);
 	}
-	insert_share(tables, op);
+	(void) lr_owner_text(op->owner, owner);
+	share_insert(tables, op, KIND_READ, owner, false);
 }
 
 /*
@@ -237,11 +225,9 @@ read_renew(LockTables *tables, StoreOp *op)
 
 	if (row == NULL)
 		return;
-	op->outcome = STORE_OK;
 	op->watch_ms = row->left_ms;
-	if (change_readers(tables, op, 0) &&
-		entry_lengthen(&tables->entry[IN_SHARES], op->lease_ms))
-		(void) entry_put(tables, IN_SHARES, op);
+	if (entry_extend(tables, IN_ROWS, op))
+		(void) entry_extend(tables, IN_SHARES, op);
 }
 
 /*

@@ -141,6 +141,13 @@ refuse_job(Job *job, const TableTrouble *trouble)
 	job->request->trouble = *trouble;
 }
 
+static void
+refuse_jobs(int njobs, const TableTrouble *trouble)
+{
+	for (int i = 0; i < njobs; i++)
+		refuse_job(&jobs[i], trouble);
+}
+
 /*
  * trouble_of_error --- what to answer when a transaction has failed with this error
  *
@@ -280,10 +287,7 @@ run_jobs(int njobs)
 	if (result == RUN_FAILED)
 		run_one_by_one(njobs);
 	else if (result == RUN_NO_TABLES)
-	{
-		for (int i = 0; i < njobs; i++)
-			refuse_job(&jobs[i], &trouble);
-	}
+		refuse_jobs(njobs, &trouble);
 }
 
 /* ----------
@@ -328,10 +332,7 @@ serve_requests(const TableTrouble *trouble)
 	if (trouble == NULL)
 		run_jobs(njobs);
 	else
-	{
-		for (int i = 0; i < njobs; i++)
-			refuse_job(&jobs[i], trouble);
-	}
+		refuse_jobs(njobs, trouble);
 	for (int i = 0; i < njobs; i++)
 		request_put_results(jobs[i].request, jobs[i].index, &jobs[i].op);
 	for (int i = 0; i < nrequests; i++)

@@ -61,7 +61,7 @@ static const Oid field_types[] = {
 	[FIELD_SINCE] = TIMESTAMPTZOID,[FIELD_COMMENT] = TEXTOID
 };
 
-/* The tables that were found last; looked up again once one has gone. */
+/* The tables that were found last.  They are looked up again once one has gone. */
 static Oid	oids[IN_COUNT];
 static bool tables_known = false;
 
