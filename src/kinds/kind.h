@@ -66,7 +66,7 @@ typedef enum KindArg
 								 * where all of its keys are */
 	ARG_RELEASED,				/* the message of a release */
 	ARG_WAIT,					/* for how long the wait is announced */
-	ARG_HERE,					/* owner by which a session of this server has the key */
+	ARG_HERE,					/* owner by which a session of this server holds it */
 	ARG_SINCE,					/* when the wait began */
 	ARG_BESIDE,					/* field of the write lock that this session holds */
 	ARG_PREFIX,					/* prefix of the names of readers' timeouts */

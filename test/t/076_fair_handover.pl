@@ -4,7 +4,7 @@
 # who waits has no place in Redis, and nothing is asked between two of them.  Who comes
 # elsewhere is behind those who were there, and before those who come later.  Races, each
 # forced with a proxy that holds one reply, or a session that is stopped: an answer that
-# comes when the lock is no longer had, a lock that is lost, a session that does not run, a
+# comes when the lock has been released, a lock that is lost, a session that does not run, a
 # Redis that does not answer.
 # Proves G1, G18.
 
@@ -135,7 +135,7 @@ $three->thaw;
 in_order('stopped', 'stopped', $three);
 
 #
-# The answer comes when the lock is no longer had: B asks again.
+# The answer comes when the lock has been released: B asks again.
 #
 #	A has it	B asks: nobody elsewhere waits; the answer is held
 #	A releases, as nobody has been answered
@@ -256,7 +256,7 @@ foreach my $behind ($three, $four)
 poll_until('nothing to be left', sub { !$redis->cmd('EXISTS', 'silent') && !queue('silent') });
 
 #
-# W is told of a condition of the lock, which is not the lock: it is taken away from A, and
+# W is notified of a condition of the lock, which is not the lock: it is taken away from A, and
 # those who wait for it hear of that.
 #
 $two->query("SELECT redis_fair_lock('told')");

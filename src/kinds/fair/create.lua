@@ -3,7 +3,7 @@
 -- KEYS  lock, channel, queue, until when each in it counts, places of lockredis
 -- ARGV  publish command, message, lease in ms, owner, latest time in ms at which this
 --       may run, for how long a place in the queue counts (ms; 0: none is wanted), owner
---       by whom the server that asks holds the lock, and can pass it on ('': none)
+--       by which the server that asks holds the lock and can pass it on ('': none)
 -- reply {0, 0, text, now}    taken; text: 'clear' if nobody of another server waits, or ''
 --       {1, ttl, owner, now} that owner holds it; or nobody does, and that owner is the
 --                            next, who counts for so long
@@ -62,9 +62,8 @@ if redis.call('EXISTS', lock, queue, places) > 0 then
   ttl = redis.call('PTTL', lock)
 end
 
--- Does nobody of another server wait?  It looks at so many, if it is allowed to.
+-- Does nobody of another server wait?  No, if the queue is longer, or must not be read.
 local function clear()
-  local mine = string.match(owner, '^.*:')
   if not first then
     return true
   end
@@ -72,6 +71,7 @@ local function clear()
   if members.err then
     return false
   end
+  local mine = string.match(owner, '^.*:')
   for _, member in ipairs(members) do
     if string.sub(member, 1, #mine) ~= mine then
       return false
@@ -122,7 +122,8 @@ end
 
 if wait > 0 then
   local here = code == 1 and ARGV[7] ~= '' and holder == ARGV[7] and clear()
-  if here and not redis.call('LPOS', queue, owner) then
+  local stands = redis.call('LPOS', queue, owner)
+  if here and not stands then
     -- Redisson may have thrown it out.
     redis.call('ZREM', places, owner)
     return {8, ttl, holder, now}
@@ -134,7 +135,6 @@ if wait > 0 then
     redis.call('ZREM', places, owner)
   end
   local others = redis.call('ZCARD', scores) - redis.call('ZCARD', places)
-  local stands = redis.call('LPOS', queue, owner)
   if stands and others > 0 then
     -- Only those before us matter; a newcomer has all of them before it.
     others = 0

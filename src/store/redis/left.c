@@ -124,13 +124,9 @@ left_take(NodeBatch *b, const RedisValue *v)
 	bool		good = single || v->type == REDIS_REPLY_ERROR ||
 		(v->type == REDIS_REPLY_ARRAY && v->elements == n);
 
-	while (good && taken < n)
-	{
+	for (; good && taken < n; taken += good)
 		good = left_take_one(b, &b->left[taken],
 							 single || v->type == REDIS_REPLY_ERROR ? v : &v[1 + taken]);
-		if (good)
-			taken++;
-	}
 	b->left_n -= taken;
 	memmove(b->left, b->left + taken, sizeof(LeftRelease) * b->left_n);
 	return good;

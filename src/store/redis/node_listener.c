@@ -452,15 +452,14 @@ listener_tell_refused(NodeListener *l, const Channel *ch)
 static bool
 listener_take_pong(NodeListener *l, const RedisValue *v)
 {
-	bool		is_its = l->pinged &&
-		(v->type == REDIS_REPLY_ERROR ||
-	 (v->type == REDIS_REPLY_STATUS && strcmp(v->str, "PONG") == 0) ||
-	 (v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
-	  v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "pong") == 0));
+	bool		in_array = v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
+		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "pong") == 0;
+	bool		alone = v->type == REDIS_REPLY_STATUS && strcmp(v->str, "PONG") == 0;
 
-	if (is_its)
-		l->pinged = false;
-	return is_its;
+	if (!l->pinged || (!in_array && !alone && v->type != REDIS_REPLY_ERROR))
+		return false;
+	l->pinged = false;
+	return true;
 }
 
 /*

@@ -500,8 +500,8 @@ typedef enum CreateReply
 	CREATE_WRONG_TYPE = 3,		/* then TTL and type */
 	CREATE_TOKEN = 4,			/* then TTL and value: a lock of another program */
 	CREATE_MISSING = 6,			/* nobody has said how many there are */
-	CREATE_CLEAR = 7,			/* busy, and nobody elsewhere waits; */
-	CREATE_UNPLACED = 8			/* so that no place was made */
+	CREATE_CLEAR = 7,			/* busy, and nobody elsewhere waits */
+	CREATE_UNPLACED = 8			/* likewise, and the owner has no place */
 } CreateReply;
 
 /*
@@ -559,7 +559,8 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
 /*
  * op_take_queued --- the reply to a create that always has the clock
  *
- * {code, number, text, clock}.  If it was taken, and nobody elsewhere waits, there is a text.
+ * {code, number, text, clock}.  If the lock was taken, a text says that nobody elsewhere
+ * waits.
  */
 static StoreOutcome
 op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
