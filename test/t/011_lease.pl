@@ -138,47 +138,25 @@ sub watch
 # asked for it, until the last one is given back.
 #
 {
-	my $end;
+	# [ key, its first lease (NULL: renewed), the next one, what becomes of its end, what is shown ]
+	foreach my $case (
+		[
+			'short long', "'5s'", "'1min'", sub { lengthened_by(10_000, @_) },
+			qr/^2\|f\|00:01:00$/
+		],
+		[ 'long short', "'1min'", "'300ms'", \&unchanged, qr/^2\|f\|00:01:00$/ ],
+		[ 'renewed short', 'NULL', "'100ms'", \&not_shortened, qr/^2\|t\|00:00:06$/ ],
+		[ 'renewed long', 'NULL', "'15s'", sub { lengthened_by(3_000, @_) }, qr/^2\|t/ ],
+		[ 'given renewed', "'5s'", 'NULL', \&not_shortened, qr/^2\|t/ ],
+		[ 'endless renewed', "'1min'", 'NULL', \&unchanged, qr/^2\|t/ ])
+	{
+		my ($key, $first, $next, $becomes, $shown) = @$case;
 
-	# Given after given.
-	$one->query("SELECT redis_lock('short long', '5s')");
-	$end = end_of('short long',
-		sub { $one->query("SELECT redis_lock('short long', '1min')") });
-	lengthened_by(10_000, $end, 'a longer given lease lengthens');
-	is(row('short long', 'hold_count, renewed, lease'),
-		'2|f|00:01:00', 'and is shown');
-
-	$one->query("SELECT redis_lock('long short', '1min')");
-	$end = end_of('long short',
-		sub { $one->query("SELECT redis_lock('long short', '300ms')") });
-	unchanged($end, 'a shorter one does not');
-	is(row('long short', 'hold_count, renewed, lease'),
-		'2|f|00:01:00', 'nor in the view');
-
-	# Given after renewed.
-	$one->query("SELECT redis_lock('renewed short')");
-	$end = end_of('renewed short',
-		sub { $one->query("SELECT redis_lock('renewed short', '100ms')") });
-	not_shortened($end, 'a given lease does not shorten a renewed one');
-	is(row('renewed short', 'hold_count, renewed, lease'),
-		'2|t|00:00:06', 'which stays renewed');
-
-	$one->query("SELECT redis_lock('renewed long')");
-	$end = end_of('renewed long',
-		sub { $one->query("SELECT redis_lock('renewed long', '15s')") });
-	lengthened_by(3_000, $end, 'a longer one lengthens it');
-	is(row('renewed long', 'hold_count, renewed'), '2|t', 'still renewed');
-
-	# Renewed after given.
-	$one->query("SELECT redis_lock('given renewed', '5s')");
-	$one->query("SELECT redis_lock('given renewed')");
-	is(row('given renewed', 'hold_count, renewed'), '2|t',
-		'renewed from now on');
-
-	$one->query("SELECT redis_lock('endless renewed', '1min')");
-	$end = end_of('endless renewed',
-		sub { $one->query("SELECT redis_lock('endless renewed')") });
-	unchanged($end, 'a renewed one does not shorten a given one');
+		$one->query("SELECT redis_lock('$key', $first)");
+		my $end = end_of($key, sub { $one->query("SELECT redis_lock('$key', $next)") });
+		$becomes->($end, "$key: its end");
+		like(row($key, 'hold_count, renewed, lease'), $shown, "$key: what is shown");
+	}
 
 	# Holds are not told apart: whichever is given back, it stays renewed.
 	$one->query_is(
@@ -293,22 +271,6 @@ sub watch
 		'f', 'nor renewed again');
 	is($redis->cmd('EXISTS', 'runs out'), 0, 'nor is it made again');
 
-	# Lost without knowing it.
-	$redis->cmd('DEL', 'goes on');
-	$one->query_is("SELECT redis_extend('goes on', '10s')",
-		'f', 'extend finds that it was deleted');
-	is(row('goes on', 'granted, lost_reason'), 'f|deleted', 'as shown');
-	is($redis->cmd('EXISTS', 'goes on'), 0, 'and does not make it again');
-
-	# So does a renewal.
-	$one->query("SELECT redis_lock('deleted')");
-	$redis->cmd('DEL', 'deleted');
-	poll_until('the next renewal',
-		sub { row('deleted', 'lost_reason') eq 'deleted' });
-	is($redis->cmd('EXISTS', 'deleted'), 0, 'a renewal makes nothing, either');
-	$one->query_is("SELECT redis_extend('deleted', '10s')",
-		'f', 'and it is not extended');
-	is($redis->cmd('EXISTS', 'deleted'), 0, 'nor made by that');
 	$one->query('SELECT redis_unlock_all()');
 }
 

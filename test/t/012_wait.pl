@@ -259,44 +259,6 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 	give_back($s[0], 'stopped');
 }
 
-#
-# Two servers that wait for each other: each has a key that the other one
-# wants; both give back and take again, round after round.
-#
-{
-	my @here = @s[ 0, 1 ];
-	my @there = map { $far->session } 1 .. 2;
-	my ($sum, $woken, $rounds) = (0, 0, 10);
-	my @cases = (
-		[ 'ping', $here[0], $there[1] ],
-		[ 'pong', $there[0], $here[1] ]);
-
-	$_->[1]->query("SELECT redis_lock('$_->[0]')") foreach @cases;
-	foreach my $round (1 .. $rounds)
-	{
-		$_->[2]->start("SELECT redis_lock('$_->[0]')") foreach @cases;
-		poll_until('both subscriptions',
-			sub { 2 == grep { $redis->subscribers($redis->channel($_->[0])) } @cases });
-		foreach my $case (@cases)
-		{
-			my ($key, $holder, $waiter) = @$case;
-			my $told = now();
-
-			$holder->query("SELECT redis_unlock('$key')");
-			$woken++ unless defined $waiter->wait($soon)->error;
-			$sum += now() - $told;
-			$waiter->query("SELECT redis_unlock('$key')");
-			$holder->query("SELECT redis_lock('$key')");
-		}
-	}
-	is($woken, 2 * $rounds, "$rounds rounds of two servers");
-	note sprintf 'given back and taken in %.1f ms on average',
-	  $sum / (2 * $rounds) * 1e3;
-	is(scalar(connections('listener')), 2, 'two servers are two listeners');
-	$_->query('SELECT redis_unlock_all()') foreach @here, @there;
-	$_->quit foreach @there;
-}
-
 $_->quit foreach @s, $viewer;
 nothing_left([ $node, $far ], $redis);
 done_testing();

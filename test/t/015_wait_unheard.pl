@@ -2,7 +2,7 @@
 
 # Waiting where nobody tells, or the message is not heard: leases that end, locks
 # of clients that publish nothing (polled), time limits, a subscription that is
-# cut or comes too late, a release at any moment of a wait.
+# cut or comes too late.
 #
 # A lease is ten minutes here, of foreign holders as well, and nothing waits
 # nearly as long: whoever is not woken in time fails the test.
@@ -109,46 +109,28 @@ start_servers();
 
 	foreach my $key ('local', 'foreign', 'queued')
 	{
-		my $on_time = sub {
-			my ($ms, $result, $what) = @_;
-			local $Test::Builder::Level = $Test::Builder::Level + 1;
+		# [ lock_timeout, call, how long it takes in ms, false or the error ]
+		foreach my $case (
+			[ '0', "redis_try_lock('$key')", 0, 'f' ],
+			[ '0', "redis_try_lock('$key', '200ms')", 200, 'f' ],
+			[ '200ms', "redis_lock('$key')", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', NULL)", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', '20s')", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', '150ms')", 150, 'f' ],
+			[ '200ms', "redis_try_lock('$key')", 0, 'f' ],
+			[ '20s', "redis_try_lock('$key', '200ms')", 200, 'f' ])
+		{
+			my ($limit, $call, $ms, $ends) = @$case;
+			my $name = "$call, lock_timeout $limit";
 
-			cmp_ok($result->ms, '>=', $ms - 1, "$key, $what: not too early");
-			cmp_ok($result->ms, '<', 10_000, "$key, $what: nor too late");
-		};
-		my $false = sub {
-			my ($ms, $sql, $what) = @_;
-			local $Test::Builder::Level = $Test::Builder::Level + 1;
-			my $result = $s[0]->query("SELECT $sql");
-
-			is($result->out . $result->{raw}, 'f', "$key, $what: false");
-			$on_time->($ms, $result, $what);
-		};
-		my $raises = sub {
-			my ($ms, $sql, $what) = @_;
-			local $Test::Builder::Level = $Test::Builder::Level + 1;
-			my $result = $s[0]->query("SELECT $sql");
-
-			$result->fails('55P03',
-				qr/canceling statement due to lock timeout/,
-				"$key, $what: error");
-			$on_time->($ms, $result, $what);
-		};
-
-		$false->(0, "redis_try_lock('$key')", 'no wait');
-		$false->(200, "redis_try_lock('$key', '200ms')", 'wait');
-		$s[0]->query("SET lock_timeout = '200ms'");
-		$raises->(200, "redis_lock('$key')", 'lock_timeout');
-		$raises->(200, "redis_try_lock('$key', NULL)",
-			'lock_timeout, endless wait');
-		$raises->(200, "redis_try_lock('$key', '20s')",
-			'lock_timeout, longer wait');
-		$false->(150, "redis_try_lock('$key', '150ms')",
-			'lock_timeout, shorter wait');
-		$false->(0, "redis_try_lock('$key')", 'lock_timeout, no wait');
-		$s[0]->query("SET lock_timeout = '20s'");
-		$false->(200, "redis_try_lock('$key', '200ms')",
-			'longer lock_timeout');
+			$s[0]->query("SET lock_timeout = '$limit'");
+			my $result = $s[0]->query("SELECT $call");
+			$ends eq 'f'
+			  ? is($result->out . $result->{raw}, 'f', "$name: false")
+			  : $result->fails($ends, qr/canceling statement due to lock timeout/, $name);
+			cmp_ok($result->ms, '>=', $ms - 1, "$name: not too early");
+			cmp_ok($result->ms, '<', 10_000, "$name: nor too late");
+		}
 		$s[0]->query('RESET lock_timeout');
 	}
 	my $after = stats();
@@ -162,26 +144,6 @@ start_servers();
 	# The limit is for waiting, not for being served.
 	$s[0]->query_is("SELECT redis_try_lock('free', '0'), redis_unlock('free')",
 		't|t', 'a wait of nothing is enough for a free lock');
-
-	foreach my $key ('local', 'foreign')
-	{
-		$s[0]->query("SET statement_timeout = '1s'");
-		$s[0]->query_fails("SELECT redis_lock('$key')",
-			'57014', qr/statement timeout/, "$key: statement_timeout");
-		$s[0]->query_fails("SELECT redis_try_lock('$key', '20s')",
-			'57014', qr/statement timeout/, "$key: statement_timeout, wait");
-		$s[0]->query('RESET statement_timeout');
-
-		$s[0]->start("SELECT redis_lock('$key')");
-		$node->wait_for_waiters($key, 1);
-		is($viewer->value('SELECT pg_cancel_backend(' . $s[0]->pid . ')'),
-			't', 'pg_cancel_backend');
-		$s[0]->wait(20)->fails('57014', qr/user request/, "$key: cancelled");
-		$node->wait_for_waiters($key, 0);
-		$s[0]->query_is("SELECT redis_try_lock('$key')",
-			'f', "$key: the session works as before");
-	}
-	is(stats()->{cancels} - $before->{cancels}, 6, 'cancels are counted');
 
 	# No limit.
 	my @endless = ('NULL', "'178000000 years'");
@@ -334,11 +296,7 @@ start_servers();
 	$redis->foreign_lock('crossing');
 	queue_up('crossing', "SELECT redis_lock('crossing')", $one);
 	$two->start("SELECT redis_lock('crossing')");
-	poll_until(
-		'two waiters',
-		sub {
-			$far->value('SELECT count(*) FROM redis_locks') == 2;
-		});
+	poll_until('two waiters', sub { $far->count_locks == 2 });
 	$rule = $proxy->rule(
 		on => 'reply',
 		match => 'crossing',
@@ -352,63 +310,6 @@ start_servers();
 	$proxy->release;
 	give_back($two, 'crossing');
 	$_->quit foreach $one, $two;
-}
-
-#
-# A head that is stopped in the middle of its first try: nothing is subscribed
-# yet, so nobody will tell anything, and the end of the foreign lease is for it
-# alone to see.  It is passed over when a request can no longer be under way.
-#
-{
-	my $one = $far->session;
-	my $two = $far->session;
-
-	$far->set(
-		'lockredis.connect_timeout' => '2s',
-		'lockredis.command_timeout' => '2s');
-	$redis->foreign_lock('halfway', ms => 6000);
-	my $rule = $proxy->rule(
-		on => 'reply',
-		match => 'halfway',
-		action => 'hold');
-	$one->start("SELECT redis_lock('halfway')");
-	$proxy->wait_for_rule($rule);
-	$one->freeze;
-	$two->start("SELECT redis_lock('halfway')");
-	my $passed = eval { $two->wait(30)->error || 'taken' };
-	$proxy->release;
-	$one->thaw;
-	is($passed, 'taken', 'a head stopped while it asks is passed over');
-	$two->query("SELECT redis_unlock('halfway')") if defined $passed;
-	$one->wait(20);
-	$_->quit foreach $one, $two;
-	$far->set(
-		'lockredis.connect_timeout' => '2s',
-		'lockredis.command_timeout' => '3s');
-}
-
-#
-# Releases at any moment of a wait: none is missed.
-#
-{
-	my ($most, $sum, $noticed, $rounds) = (0, 0, 0, 40);
-
-	foreach my $round (1 .. $rounds)
-	{
-		$redis->foreign_lock('any');
-		$s[0]->start("SELECT redis_lock('any')");
-		pause(rand() * 0.01);
-		$redis->foreign_unlock('any');
-		my $told = now();
-		$noticed++ unless defined $s[0]->wait($soon)->error;
-		my $took = now() - $told;
-		$most = $took if $took > $most;
-		$sum += $took;
-		$s[0]->query("SELECT redis_unlock('any')");
-	}
-	note sprintf 'woken after %.1f ms on average, %.1f ms at most',
-	  $sum / $rounds * 1e3, $most * 1e3;
-	is($noticed, $rounds, 'releases at any moment are noticed');
 }
 
 $_->quit foreach @s, $viewer;

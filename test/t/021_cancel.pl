@@ -83,10 +83,11 @@ sub is_held
 	return $proxy->acted($rule);
 }
 
-# The points.  In each, "before" makes the situation, "sql" is what is stopped,
-# "reached" waits until the session is there, and "after" looks at what is left
-# once it has been stopped ($alive: the session lives).  After that nothing may
-# be left of the session; with "still_held" one hold of a session that lives.
+# The points.  In each, "before" makes the situation; with "has" the session has the lock,
+# with this lease, and with "hold" its next request, or the reply, is held.  "sql" is what is
+# stopped, "reached" waits until the session is there (else until that is held), and "after"
+# looks at what is left once it has been stopped ($alive: the session lives).  After that
+# nothing may be left of the session; with "still_held" one hold of a session that lives.
 my @points = (
 	{
 		name => 'while connect() is under way',
@@ -108,8 +109,7 @@ my @points = (
 	# back what nobody knows of.
 	{
 		name => 'with a create on its way that is delivered in time',
-		before => sub { hold_next($_[1]) },
-		reached => \&is_held,
+		hold => [],
 		after => sub {
 			my ($s, $key) = @_;
 			my $created = $redis->calls('hset');
@@ -122,8 +122,7 @@ my @points = (
 	# and there will be no other one.
 	{
 		name => 'with a create on its way that is delivered too late',
-		before => sub { hold_next($_[1]) },
-		reached => \&is_held,
+		hold => [],
 		after => sub {
 			my ($s, $key) = @_;
 			my $created = $redis->calls('hset');
@@ -135,8 +134,7 @@ my @points = (
 	},
 	{
 		name => 'with the reply of a create on its way',
-		before => sub { hold_next($_[1], on => 'reply') },
-		reached => \&is_held,
+		hold => [ on => 'reply' ],
 		after => sub {
 			my ($s, $key) = @_;
 			key_is_free($key, 'given back before the reply arrives');
@@ -219,13 +217,9 @@ my @points = (
 	{
 		name => 'while the lock is taken again',
 		still_held => 1,
-		before => sub {
-			my ($s, $key) = @_;
-			$s->query("SELECT redis_lock('$key', '1 hour')");
-			hold_next($key);
-		},
+		has => q{, '1 hour'},
+		hold => [],
 		sql => "SELECT redis_lock('KEY', '2 hours')",
-		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			if ($alive)
@@ -246,13 +240,9 @@ my @points = (
 	{
 		name => 'while the lease is extended',
 		still_held => 1,
-		before => sub {
-			my ($s, $key) = @_;
-			$s->query("SELECT redis_lock('$key', '1 hour')");
-			hold_next($key);
-		},
+		has => q{, '1 hour'},
+		hold => [],
 		sql => "SELECT redis_extend('KEY', '2 hours')",
-		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			if ($alive)
@@ -278,13 +268,9 @@ my @points = (
 	# somebody else's.
 	{
 		name => 'with the final release on its way',
-		before => sub {
-			my ($s, $key) = @_;
-			$s->query("SELECT redis_lock('$key')");
-			hold_next($key);
-		},
+		has => '',
+		hold => [],
 		sql => "SELECT redis_unlock('KEY')",
-		reached => \&is_held,
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			key_is_free($key, 'given back all the same');
@@ -299,13 +285,9 @@ my @points = (
 	},
 	{
 		name => 'with the reply of the final release on its way',
-		before => sub {
-			my ($s, $key) = @_;
-			$s->query("SELECT redis_lock('$key')");
-			hold_next($key, on => 'reply');
-		},
+		has => '',
+		hold => [ on => 'reply' ],
 		sql => "SELECT redis_unlock('KEY')",
-		reached => \&is_held,
 		after => sub { $proxy->release }
 	},
 
@@ -321,7 +303,6 @@ my @points = (
 			hold_next('redisson_lock__channel', skip => 1);
 		},
 		sql => 'SELECT redis_unlock_all()',
-		reached => \&is_held,
 		after => sub {
 			my ($s, $key) = @_;
 			poll_until('all to be given back', sub { $redis->all_keys == 0 });
@@ -343,10 +324,13 @@ sub session_at
 		my $sql = $point->{sql} || "SELECT redis_lock('KEY')";
 
 		$sql =~ s/KEY/$key/;
-		$point->{before}->($s, $key);
+		$s->query("SELECT redis_lock('$key'$point->{has})") if defined $point->{has};
+		$point->{before}->($s, $key) if $point->{before};
+		hold_next($key, @{ $point->{hold} }) if $point->{hold};
 		$s->query($stop->{before}) if $stop->{before};
 		$s->start($sql);
-		return ($s, $key) if $point->{reached}->($s, $key);
+		my $reached = $point->{reached} || \&is_held;
+		return ($s, $key) if $reached->($s, $key);
 
 		note 'stopped too early';
 		$s->wait(10);

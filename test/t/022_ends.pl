@@ -4,7 +4,7 @@
 # DISCARD ALL and by the end of the session however it comes, many keys in one
 # pipelined batch, in bounded time; what is not answered is left to the
 # watchdog, which at a shutdown of the server serves until nothing is left or
-# command_timeout has passed; after a crash of the server their leases end.
+# command_timeout has passed.  Crashes are in 331_restart and 040_watchdog.
 # Proves G4.
 
 use strict;
@@ -65,12 +65,7 @@ my %ends = (
 	'pg_terminate_backend, active' => sub {
 		my ($s) = @_;
 		$s->start('SELECT pg_sleep(600)');
-		poll_until('the session to sleep',
-			sub {
-				$node->value(
-					'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-					  . $s->pid) eq 'PgSleep';
-			});
+		$node->wait_for_event($s, 'PgSleep');
 		$s->terminate;
 	},
 	'pg_terminate_backend, in a failed transaction' => sub {
@@ -118,8 +113,7 @@ foreach my $end (sort keys %ends)
 				cmp_ok($calls, '<=', $n == 1 ? 1 : $many_commands,
 					"released with $calls commands");
 			};
-			is($node->value('SELECT count(*) FROM redis_locks'),
-				1, 'nor anything in the lock table');
+			is($node->count_locks, 1, 'nor anything in the lock table');
 			$s->quit;
 		};
 	}
@@ -139,8 +133,7 @@ foreach my $n (1, $many)
 		cmp_ok($calls, '<=', $n == 1 ? 1 : $many_commands,
 			"with $calls commands");
 	};
-	is($node->value('SELECT count(*) FROM redis_locks'),
-		1, 'nothing is in the lock table');
+	is($node->count_locks, 1, 'nothing is in the lock table');
 	$s->query_is("SELECT redis_is_held('end 1')", 'f', 'nothing is held');
 	$s->query_is("SELECT redis_try_lock('end 1'), redis_unlock('end 1')",
 		't|t', 'locks can be taken again');
@@ -163,122 +156,57 @@ foreach my $n (1, $many)
 	$_->quit foreach $s, $waiter;
 }
 
-# The functions go, the locks stay, and the end of the session releases them.
-of_redis 'the table would go as well' => sub {
-	my $s = $node->session;
-
-	hold_locks($s, 3);
-	$s->query_is('DROP EXTENSION lockredis', '', 'extension dropped');
-	is(scalar(without_keeper()), 3, 'the locks are held');
-	$s->quit;
-	is_deeply([ without_keeper() ], [], 'until the session ends');
-	$node->value('CREATE EXTENSION lockredis');
-	$keeper->query_is("SELECT redis_is_held('keeper')",
-		't', 'the other session was not disturbed');
-};
-
 # ----------
-# With Redis stopped
+# Without Redis
 # ----------
 
-# The sessions end at once, what they held is left to the watchdog; Redis comes
-# back with its data, and all is given back.
-of_redis 'the worker is always started again' => sub {
+# Sessions end, the first one within so many seconds; what they held is left to the watchdog.
+sub ends_without
+{
+	my ($name, $away, $most, $sqlstate, $back) = @_;
 	my %s = map { $_ => $node->session } qw(quit terminate discard);
 
 	$s{$_}->query(
 		"SELECT count(redis_lock('$_ ' || i)) FROM generate_series(1, $many) i")
 	  foreach keys %s;
-	$redis->stop(keep => 1);
+	$away->();
 	my $start = now();
 	$s{quit}->quit;
-	cmp_ok(now() - $start, '<', $command_s, 'Redis stopped: a quick quit');
+	cmp_ok(now() - $start, '<', $most, "Redis $name: a session ends in time");
 	$start = now();
 	$s{terminate}->terminate;
 	wait_until_gone($s{terminate});
-	cmp_ok(now() - $start, '<', $command_s, 'a quick pg_terminate_backend');
+	cmp_ok(now() - $start, '<', $command_s, "Redis $name: the next one at once");
 	$start = now();
-	$s{discard}->query_warns('DISCARD ALL', '', '58000', qr/lock store/,
-		'DISCARD ALL warns');
+	$s{discard}->query_warns('DISCARD ALL', '', $sqlstate, qr/lock store/, 'DISCARD ALL warns');
 	cmp_ok(now() - $start, '<', $command_s, 'and is quick');
 	$s{discard}->query_is("SELECT redis_is_held('discard 1')",
 		'f', 'nothing is held after it');
-	is( $node->value(
-			q{SELECT count(*) FROM redis_locks WHERE pid IS NULL AND NOT granted}
-		),
-		3 * $many,
-		'the watchdog has it all');
-	$redis->start;
-	$node->wait_for_up;
+	$back->();
 	poll_until('all to be given back', sub { without_keeper() == 0 });
-	pass('given back when Redis is back');
+	pass("Redis $name: given back when it is back");
 	$_->quit foreach values %s;
+	return;
+}
+
+# Redis comes back with its data.
+of_redis 'the worker is always started again' => sub {
+	ends_without(
+		'stopped', sub { $redis->stop(keep => 1) }, $command_s, '58000',
+		sub {
+			is($node->count_locks('pid IS NULL AND NOT granted'),
+				3 * $many, 'the watchdog has it all');
+			$redis->start;
+			$node->wait_for_up;
+		});
 };
 
-# ----------
-# With Redis frozen
-# ----------
-
-# Nobody can know that it will not answer: the first one waits for
+# Nobody can know that one that is frozen will not answer: the first one waits for
 # command_timeout, those after it do not.
-{
-	my %s = map { $_ => $node->session } qw(first second discard);
-
-	$s{$_}->query(
-		"SELECT count(redis_lock('$_ ' || i)) FROM generate_series(1, $many) i")
-	  foreach keys %s;
-	$redis->freeze;
-	my $start = now();
-	$s{first}->quit;
-	my $took = now() - $start;
-	cmp_ok($took, '<', $command_s + limit(10),
-		"Redis frozen: a session ends within the time limit ($took s)");
-	$start = now();
-	$s{second}->terminate;
-	wait_until_gone($s{second});
-	cmp_ok(now() - $start, '<', $command_s, 'the next one ends at once');
-	$start = now();
-	$s{discard}->query_warns('DISCARD ALL', '', '58030', qr/lock store/,
-		'DISCARD ALL warns');
-	cmp_ok(now() - $start, '<', $command_s, 'at once, too');
-	$redis->thaw;
-	poll_until('all to be given back', sub { without_keeper() == 0 });
-	pass('given back when Redis goes on');
-	$_->quit foreach values %s;
-}
+ends_without(
+	'frozen', sub { $redis->freeze }, $command_s + limit(10), '58030', sub { $redis->thaw });
 $keeper->quit;
 nothing_left($node, $redis, name => 'nothing is left of sessions');
-
-# ----------
-# Descriptors
-# ----------
-
-# Redis ends the connections 200 times, now while the lock is held and now
-# while it is not.
-of_redis 'no connections' => sub {
-	my $s = $node->session;
-
-	$s->query_is("SELECT redis_lock('killed'), redis_unlock('killed')",
-		'|t', 'connected');
-	my $before = descriptors($s, $node);
-	my $failed = 0;
-	foreach my $i (1 .. 200)
-	{
-		my $result = $s->query("SELECT redis_lock('killed')");
-		$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal') if $i % 2;
-		$failed++
-		  if $result->error
-		  || $s->query("SELECT redis_unlock('killed')")->out ne 't';
-		$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal') unless $i % 2;
-	}
-	is($failed, 0, 'dead connections are made anew');
-	$s->query_is("SELECT redis_is_locked('killed')", 'f', 'connected');
-	nothing_left(
-		$node, $redis,
-		name => 'as many descriptors as before',
-		descriptors => $before);
-	$s->quit;
-};
 
 # ----------
 # Stopping the server
@@ -331,12 +259,7 @@ sub busy_sessions
 		my $key = $i % 2 ? "busy $i 1" : 'elsewhere';
 		$waiters[$i]->start("SELECT redis_lock('$key')");
 	}
-	poll_until('all to wait',
-		sub {
-			$node->value(
-				'SELECT count(*) FROM redis_locks WHERE waiting_since IS NOT NULL'
-			) == 10;
-		});
+	poll_until('all to wait', sub { $node->count_locks('waiting_since IS NOT NULL') == 10 });
 	return (@holders, @waiters);
 }
 
@@ -405,96 +328,6 @@ of_redis 'nothing that could keep a reply' => sub {
 	$s->quit;
 	$node->append_conf('postgresql.conf',
 		"lockredis.url = '" . $redis->url . "'");
-};
-
-# ----------
-# Crashes
-# ----------
-
-sub uuid_of { return (split /:/, $_[0])[0]; }
-
-# The locks of the crashed server stay until their leases end; to its successor
-# they are somebody else's.  The lease of one ends when that has been seen, not before.
-sub outlast
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	cmp_ok($redis->cmd('PTTL', 'crash 1'), '>', 0, "$name: the locks stay in Redis");
-	$redis->cmd('PEXPIRE', 'crash 1', 600_000);
-	return;
-}
-
-sub takes_over
-{
-	my ($uuid, $name) = @_;
-	my $left = 1.5;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $s = $node->session;
-
-	$s->query_is("SELECT redis_try_lock('crash 1')",
-		'f', "$name: the lock is still somebody's");
-	is(uuid_of($s->value("SELECT redis_lock_owner('crash 1')")),
-		$uuid, "$name: the old server's");
-	is($node->value('SELECT count(*) FROM redis_locks'),
-		0, "$name: the lock table is empty");
-	my $since = now();
-	$redis->cmd('PEXPIRE', 'crash 1', $left * 1000);
-	is($s->query("SELECT redis_lock('crash 1')")->error,
-		undef, "$name: had in the end");
-
-	# Redis counts in milliseconds.
-	cmp_ok(now() - $since,
-		'>', $left - 0.005, "$name: not before the lease's end");
-	isnt(uuid_of((keys %{ $redis->hash('crash 1') })[0]),
-		$uuid, "$name: by a new instance");
-	$s->query_is("SELECT redis_unlock('crash 1')", 't', "$name: given back");
-	$s->quit;
-	return;
-}
-
-sub before_crash
-{
-	my @s =
-	  map { $node->session(settings => { 'lockredis.lease' => "${lease_s}s" }) }
-	  1 .. 3;
-
-	$s[0]->query("SELECT redis_lock('crash 1')");
-	$s[1]->query("SELECT redis_lock('crash 2')");
-	$s[2]->start("SELECT redis_lock('crash 2')");
-	$node->wait_for_waiters('crash 2', 1);
-	return (uuid_of((keys %{ $redis->hash('crash 1') })[0]), @s);
-}
-
-# A backend is killed: the server starts again by itself.
-of_redis 'the locks end with the server' => sub {
-	$node->start;
-	$node->wait_for_up;
-	my ($uuid, @s) = before_crash();
-	my $watchdog = $node->watchdog_pid;
-
-	# Renewed by the watchdog, which ends at once: afterwards nothing is.
-	$s[1]->kill9;
-	wait_until_gone($_) foreach @s;
-	poll_until('the watchdog to end', sub { !kill 0, $watchdog });
-	outlast('crash');
-	poll_until('the server to be back',
-		sub { eval { $node->value('SELECT 1') } });
-	takes_over($uuid, 'crash');
-	$_->quit foreach @s;
-	nothing_left($node, $redis, name => 'crash: nothing is left');
-};
-
-# The whole server is stopped without any cleaning up.
-of_redis 'the locks end with the server' => sub {
-	my ($uuid, @s) = before_crash();
-
-	$node->stop('immediate');
-	outlast('immediate stop');
-	$node->start;
-	takes_over($uuid, 'immediate stop');
-	$_->quit foreach @s;
-	nothing_left($node, $redis, name => 'immediate stop: nothing is left');
 };
 
 done_testing();

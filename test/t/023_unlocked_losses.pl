@@ -17,7 +17,6 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	settings => { 'lockredis.command_timeout' => limit(60) . 's' });
 my $one = $node->session;
 
-$node->wait_for_up;
 run($one,
 	q{CREATE TABLE t (a int);
 	  SELECT redis_lock('warm'); SELECT redis_is_locked('warm'); SELECT redis_unlock('warm')});

@@ -19,7 +19,6 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	});
 my $s = $node->session;
 
-$node->wait_for_up;
 $node->log_since_here;
 run($s, "CREATE TABLE t (a int); SELECT redis_lock('warm'); SELECT redis_unlock('warm')");
 
@@ -162,7 +161,7 @@ is($node->times_logged(qr/app:(?:kept|warm|slow)/), 0, 'what was not lost is not
 	is($lines + $others, $many, 'each of very many losses is written or counted');
 	cmp_ok($lines, '>', 0, 'some are written');
 	cmp_ok($lines, '<=', 150, 'not all of them');
-	is( $node->value('SELECT losses FROM redis_lock_stats') >= $many ? 'all' : 'few',
+	is( $node->lock_stat('losses') >= $many ? 'all' : 'few',
 		'all', 'and all are in the statistics');
 }
 

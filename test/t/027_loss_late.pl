@@ -3,7 +3,8 @@
 # A lock that is lost while Redis is slow, silent or away: a reply or a renewal
 # that comes after the end of the lease revives nothing and does not touch the
 # next owner; what remains in Redis is given back; a renewal that overlaps a
-# release is nobody's loss.
+# release is nobody's loss, and one that is answered then counts for nothing; a lease that
+# has ended is no key that was deleted.
 # Proves G5, G6, G7.
 
 use strict;
@@ -15,12 +16,8 @@ use LockRedis::Wait qw(limit);
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(5) * 1000;
 my $short_ms = $lease_ms / 2;
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	redis => $redis,
-	proxy => $proxy,
 	settings => {
 		'lockredis.lease' => "${lease_ms}ms",
 		'lockredis.command_timeout' => limit(12) . 's'
@@ -32,7 +29,7 @@ my $other = LockRedis::Node->create(
 my $one = $node->session;
 my $two = $node->session;
 
-$_->wait_for_up foreach $node, $other;
+$other->wait_for_up;
 
 $node->warm_up($one, "${lease_ms}ms");
 
@@ -134,23 +131,6 @@ $waiter->query_is("SELECT redis_is_held('remains'), redis_unlock('remains')",
 $proxy->clear;
 $node->wait_until_asked($two);
 
-# The same, but the loss is acknowledged before anything can be given back.
-$rule = $proxy->rule(
-	on => 'reply', match => 'remains', skip => 1, action => 'drop', times => 0);
-$one->query_is("SELECT redis_lock('remains')", '', 'held');
-$proxy->wait_for_rule($rule);
-$redis->cmd('PERSIST', 'remains');
-$node->wait_for_loss('remains');
-$one->query_warns("SELECT redis_unlock('remains')",
-	'f', '01000', qr/expired/, 'acknowledged');
-$proxy->clear;
-poll_until('it to be given back',
-	sub { $redis->cmd('EXISTS', 'remains') == 0 });
-nothing_left([ $node, $other ], $redis,
-	name => 'nothing remains after the loss was acknowledged');
-$proxy->clear;
-$node->wait_until_asked($two);
-
 # ----------
 # A renewal that overlaps a release
 # ----------
@@ -242,15 +222,55 @@ $proxy->clear;
 $node->wait_until_asked($two);
 $one->is_lost($redis, 'away', 'expired', qr/expired/, 'Redis was away, data kept');
 
-# Only for a moment, but without its data.  The lease is longer than a restart
-# takes, so it is the next renewal that finds out.
-my $long_ms = limit(12) * 1000;
-$one->query_is("SET lockredis.lease = '${long_ms}ms'; SELECT redis_lock('empty')",
-	'', 'held');
-$redis->restart;
-$node->wait_for_loss('empty');
-$one->is_lost($redis, 'empty', 'deleted', qr/deleted/, 'Redis was restarted empty');
-$waiter->quit;
+# ----------
+# Whoever says that the lock is gone: a lease that has ended is no key that was deleted
+# ----------
+
+#   watchdog                          Redis
+#   sends a renewal, which is late
+#   does not run
+#                                     the lease ends
+#                                     the renewal: there is no such lock
+#   runs, and reads that
+$node->set('lockredis.command_timeout' => '60s');
+my $brief = $node->session(settings => { 'lockredis.lease' => '6s' });
+my $watchdog = $node->watchdog_pid;
+
+$node->warm_up($brief, '6s');
+$rule = $proxy->rule(match => 'ended', skip => 1, action => 'hold');
+$brief->query_is("SELECT redis_lock('ended')", '', 'held');
+$proxy->wait_for_rule($rule);
+kill 'STOP', $watchdog;
+$redis->wait_for_key('ended', 0);
+$calls = $redis->calls('hexists');
+$proxy->let_go;
+poll_until('the renewal to run', sub { $redis->calls('hexists') > $calls });
+pause(0.5);
+kill 'CONT', $watchdog;
+$node->wait_for_loss('ended');
+is($node->value('SELECT lost_reason FROM redis_locks'), 'expired', 'the lease has ended');
+$brief->query_warns("SELECT redis_unlock('ended')", 'f', '01000', qr/expired/, 'told');
+
+# ----------
+# A renewal is answered when its lock has been given back: it counts for nothing
+# ----------
+
+# No guarantee speaks of it: it is what redis_lock_stats says.
+$brief->query("SET lockredis.lease = '9s'; SELECT redis_lock('thrown')");
+$rule = $proxy->rule(on => 'reply', match => 'thrown', action => 'hold');
+$proxy->wait_for_rule($rule);
+my $before = $node->lock_stat('renewals');
+$brief->query("SELECT redis_unlock('thrown')");
+$proxy->let_go;
+
+# What comes next over the same connection: that answer has been read before.
+my $of_next = "(SELECT renewals FROM redis_locks WHERE key = 'next')";
+$brief->query("SELECT redis_lock('next')");
+poll_until('the next lock to be renewed', sub { $node->value("SELECT $of_next") > 0 });
+poll_until('no other renewal to have been counted',
+	sub { $node->value("SELECT renewals - $of_next FROM redis_lock_stats") == $before });
+pass('only the renewals of the next one are counted');
+$_->quit foreach $brief, $waiter;
 nothing_left([ $node, $other ], $redis);
 $_->quit foreach $one, $two;
 done_testing();

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Interrupts, and what meets them: a next holder before the request of the one who
-# was stopped arrives, a wake-up, a lost or late reply, a renewal, lock_timeout, a
-# block that catches the cancel.  Whatever was or will be taken is given back, and
+# was stopped arrives, a reply that stops in the middle, a renewal, lock_timeout, a block
+# that catches the cancel.  Whatever was or will be taken is given back, and
 # no later holder is disturbed.
 # Proves G5, G18.
 
@@ -49,22 +49,13 @@ foreach my $who ('a session of this server', 'a client elsewhere')
 			my $hash = $redis->hash('contended');
 
 			poll_until('the orphan to be given up',
-				sub {
-					$node->value(
-						q{SELECT count(*) FROM redis_locks WHERE pid IS NULL})
-					  == 0;
-				}) if $when eq 'too late';
+				sub { $node->count_locks('pid IS NULL') == 0 }) if $when eq 'too late';
 			deliver();
 			nothing_left(
 				$node, $redis,
 				name => 'the request leaves nothing',
 				keys => qr/^contended$/) if $who eq 'a client elsewhere';
-			poll_until('the orphan to be given up',
-				sub {
-					$node->value(
-						q{SELECT count(*) FROM redis_locks WHERE pid IS NULL})
-					  == 0;
-				});
+			poll_until('the orphan to be given up', sub { $node->count_locks('pid IS NULL') == 0 });
 			is_deeply($redis->hash('contended'), $hash,
 				'the lock is not touched');
 			cmp_ok($redis->cmd('PTTL', 'contended'),
@@ -83,106 +74,6 @@ foreach my $who ('a session of this server', 'a client elsewhere')
 		};
 	}
 }
-
-# ----------
-# A wake-up that reaches somebody who gives up
-# ----------
-
-# one waits, three behind it; one is stopped by SIGSTOP.  The lock is given back,
-# which wakes one, but before it can act on that it is cancelled or terminated.
-# So three must be woken, and not sleep until the lease would have ended.
-foreach my $stop ('cancel', 'terminate')
-{
-	my $one = $node->connected_session;
-
-	$two->query_is("SELECT redis_lock('handed on')", '', 'held');
-	$one->start("SELECT redis_lock('handed on')");
-	$node->wait_for_waiters('handed on', 1);
-	$three->start("SELECT redis_lock('handed on')");
-	$node->wait_for_waiters('handed on', 2);
-	$one->freeze;
-	$two->query_is("SELECT redis_unlock('handed on')", 't', 'given back');
-	$one->$stop;
-	$one->thaw;
-	$one->wait(10)->fails(
-		$stop eq 'cancel' ? '57014' : '57P01',
-		$stop eq 'cancel' ? qr/due to user request/ : qr/due to administrator command/,
-		"$stop just after a wake-up");
-	is($three->wait(10)->error, undef, 'the wake-up is handed on');
-	$three->query_is("SELECT redis_unlock('handed on')", 't', 'given back');
-	$one->quit;
-}
-
-# ----------
-# Replies that are lost
-# ----------
-
-# The create may have run, and the session cannot know.
-my @faults = (
-	{ name => 'dropped', rule => { on => 'reply', action => 'drop' } },
-	{
-		name => 'cut short, then the end',
-		rule => { on => 'reply', action => 'truncate', bytes => 2 }
-	},
-	{
-		name => 'cut short, then a reset',
-		rule => {
-			on => 'reply',
-			action => 'truncate',
-			bytes => 2,
-			then => 'reset'
-		}
-	},
-	{ name => 'replaced by a reset', rule => { on => 'reply', action => 'reset' } },
-	{ name => 'replaced by the end', rule => { on => 'reply', action => 'close' } },
-	{ name => 'kept from us by a reset', rule => { action => 'cut' } },
-	{ name => 'of a lost request', rule => { action => 'reset' } });
-foreach my $fault (@faults)
-{
-	subtest "a reply $fault->{name}" => sub {
-		my $s = $node->connected_session;
-
-		# A key for each step: the watchdog asks for that of an orphan, too.
-		my ($create, $set, $release) =
-		  map { "$_ $fault->{name}" } qw(create set release);
-
-		# An acquire fails, and what it may have taken is given back.
-		$proxy->rule(match => $create, %{ $fault->{rule} });
-		$s->query("SELECT redis_lock('$create')")
-		  ->fails('58030', qr/the lock store did not answer/,
-			'an acquire fails');
-		key_is_free($create, 'what it has taken is given back');
-		$proxy->clear;
-		$node->wait_until_asked($two);
-
-		# Taking it again for longer fails and changes nothing here.  Such a
-		# request is sent once more over a new connection.
-		$s->query_is("SELECT redis_lock('$set')", '', 'the next one does not');
-		$proxy->rule(match => $set, times => 2, %{ $fault->{rule} });
-		$s->query("SELECT redis_lock('$set', '1 hour')")
-		  ->fails('58030', qr/the lock store did not answer/,
-			'taking it again fails');
-		$proxy->clear;
-		$node->wait_until_asked($two);
-		$s->query_is(
-			"SELECT redis_hold_count('$set'), redis_unlock('$set'), redis_is_held('$set')",
-			'1|t|f', 'and it is held as before');
-
-		# The lock is gone whatever the store does.
-		$s->query_is("SELECT redis_lock('$release')", '', 'held');
-		$proxy->rule(match => $release, times => 2, %{ $fault->{rule} });
-		$s->query_warns("SELECT redis_unlock('$release')",
-			't', '58030', qr/the lock store did not answer/,
-			'a release warns');
-		$s->query_is("SELECT redis_is_held('$release')",
-			'f', 'and has happened');
-		$proxy->clear;
-		$node->wait_until_asked($two);
-		key_is_free($release, 'in Redis too');
-		$s->quit;
-	};
-}
-nothing_left($node, $redis, name => 'nothing is left of lost replies');
 
 # A reply that stops in the middle, and a cancel.
 {
@@ -241,35 +132,8 @@ nothing_left($node, $redis, name => 'nothing is left of lost replies');
 # lock_timeout
 # ----------
 
-# It limits the waiting for a holder, in all places of the queue.
 {
 	my $one = $node->session(settings => { lock_timeout => '300ms' });
-
-	$two->query_is("SELECT redis_lock('timeout')", '', 'held');
-	$one->query_fails("SELECT redis_lock('timeout')",
-		'55P03', qr/canceling statement due to lock timeout/,
-		'lock_timeout as first waiter');
-	$three->start("SELECT redis_lock('timeout')");
-	$node->wait_for_waiters('timeout', 1);
-	$one->query_fails("SELECT redis_lock('timeout')",
-		'55P03', qr/canceling statement due to lock timeout/,
-		'lock_timeout as second waiter');
-	$two->query_is("SELECT redis_unlock('timeout')", 't', 'given back');
-	is($three->wait->error, undef, 'the other waiter is not disturbed');
-	$three->query_is("SELECT redis_unlock('timeout')", 't', 'given back');
-
-	$redis->foreign_lock('timeout');
-	$one->query_fails("SELECT redis_lock('timeout')",
-		'55P03', qr/canceling statement due to lock timeout/,
-		'lock_timeout while somebody else has it');
-	is_deeply($redis->hash('timeout'), { 'somebody:1' => 1 },
-		'whose lock is not touched');
-	$one->query_is("SELECT redis_try_lock('timeout', '50 ms')", 'f',
-		'a shorter wait decides');
-	$one->query_fails("SELECT redis_try_lock('timeout', '1 hour')",
-		'55P03', qr/canceling statement due to lock timeout/,
-		'and so does a shorter lock_timeout');
-	$redis->cmd('DEL', 'timeout');
 
 	# A request in flight is not cut by it.
 	hold_next('timeout');

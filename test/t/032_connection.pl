@@ -45,63 +45,40 @@ my $long_label = 'a' x 50;
 my @malformed = (
 	[ '', qr/The URL is empty\./ ],
 	[ ' redis://h', qr/Unexpected space .* at position 1\./ ],
-	[ 'redis://h ', qr/Unexpected space .* at position 10\./ ],
-	[ 'redis://a  redis://b', qr/Unexpected space .* at position 10\./ ],
 	[ "redis://h\t", qr/Control character at position 10\./ ],
-	[ "redis://h\n/1", qr/Control character at position 10\./ ],
-	[ "redis://h\x7f", qr/Control character at position 10\./ ],
 	[ "redis://h\xc3\xa9", qr/not ASCII .* at position 10\./ ],
 
 	[ 'localhost', qr/Missing scheme .* at position 1\./ ],
-	[ 'localhost:6379', qr/Missing scheme .* at position 1\./ ],
-	[ '//localhost', qr/Missing scheme .* at position 1\./ ],
-	[ '://localhost', qr/Missing scheme .* at position 1\./ ],
-	[ 'redis:localhost', qr/Missing scheme .* at position 1\./ ],
 	[ 'redis:/localhost', qr/Missing scheme .* at position 1\./ ],
-	[ '/tmp/redis.sock', qr/Missing scheme .* at position 1\./ ],
 	[ 'http://localhost', qr/Unknown scheme .* at position 1\./ ],
-	[ 'redis2://localhost', qr/Unknown scheme .* at position 1\./ ],
 	[ 'redis ://localhost', qr/Missing scheme .* at position 1\./ ],
 	[ 'u:p@redis://h', qr/Unknown scheme .* at position 1\./ ],
 
 	[ 'redis://', qr/Empty host at position 9\./ ],
-	[ 'redis:///0', qr/Empty host at position 9\./ ],
-	[ 'redis://:6379', qr/Empty host at position 9\./ ],
 	[ 'redis://u@', qr/Empty host at position 11\./ ],
 	[ 'redis://h*st', qr/Invalid character in host at position 10\./ ],
-	[ 'redis://h%41st', qr/Invalid character in host at position 10\./ ],
-	[ 'redis://h,i', qr/Invalid character in host at position 10\./ ],
 	[ 'redis://a..b', qr/Empty label in host at position 11\./ ],
-	[ 'redis://.a', qr/Empty label in host at position 9\./ ],
 	[
 		'redis://' . join('.', ($long_label) x 6),
 		qr/Host too long \(255 characters at most\) at position 9\./
 	],
 	[ 'redis://1.2.3', qr/Invalid IPv4 address at position 9\./ ],
-	[ 'redis://1.2.3.4.5', qr/Invalid IPv4 address at position 9\./ ],
 	[ 'redis://256.1.1.1', qr/Invalid IPv4 address at position 9\./ ],
 	[ 'redis://::1', qr/Several colons .* at position 9\./ ],
-	[ 'redis://h:1:2', qr/Several colons .* at position 9\./ ],
 	[ 'redis://[::1', qr/Missing closing bracket .* at position 9\./ ],
 	[ 'redis://[]', qr/Empty host at position 9\./ ],
 	[ 'redis://[::g]', qr/Invalid IPv6 address at position 10\./ ],
-	[ 'redis://[1.2.3.4]', qr/Invalid IPv6 address at position 10\./ ],
 	[ 'redis://[' . '1:' x 40 . ']', qr/Invalid IPv6 address at position/ ],
 	[ 'redis://[::1]x', qr/Only a port may follow .* at position 14\./ ],
-	[ 'redis://[::1]6379', qr/Only a port may follow .* at position 14\./ ],
 
 	[ 'redis://h:', qr/Invalid port .* at position 11\./ ],
-	[ 'redis://[::1]:', qr/Invalid port .* at position 15\./ ],
 	map({ [ "redis://h:$_", qr/Invalid port .* at position 11\./ ] } '0',
 		'65536', '99999999999999999999', '-1', '+1', '0x10', '6379x', '6379,',
 		'1.5'),
 
 	[ 'redis://@h', qr/Empty user name at position 9\./ ],
 	[ 'redis://u:@h', qr/Empty password at position 11\./ ],
-	[ 'redis://:@h', qr/Empty password at position 10\./ ],
 	[ 'redis://u%@h', qr/Invalid percent-escape .* at position 10\./ ],
-	[ 'redis://u%4@h', qr/Invalid percent-escape .* at position 10\./ ],
-	[ 'redis://u%zz@h', qr/Invalid percent-escape .* at position 10\./ ],
 	[ 'redis://u:p%4@h', qr/Invalid percent-escape .* at position 12\./ ],
 	[ 'redis://u%00@h', qr/Control character in the user name at position 10\./ ],
 	[ 'redis://u:p%0a@h', qr/Control character in the password at position 12\./ ],
@@ -118,29 +95,20 @@ my @malformed = (
 		'x', '-1', '1.5', '0x1', '1/2', '1/', '2147483648',
 		'99999999999999999999'),
 	[ 'redis://h?db=1', qr/Unknown query parameter .* at position 10\./ ],
-	[ 'redis://h/1?x', qr/Unknown query parameter .* at position 12\./ ],
 	[ 'redis://h#x', qr/Unexpected fragment at position 10\./ ],
 
 	[ 'unix://', qr/Empty socket path at position 8\./ ],
-	[ 'unix://?db=1', qr/Empty socket path at position 8\./ ],
 	[ 'unix://tmp/x', qr/must be absolute .* at position 8\./ ],
 	[ 'unix:///', qr/names no file at position 8\./ ],
 	[ 'unix:///' . 'x' x 107, qr/Socket path too long .* at position 115\./ ],
 	[ 'unix:///x%00', qr/Control character in the socket path at position 10\./ ],
 	[ 'unix:///x%2', qr/Invalid percent-escape .* at position 10\./ ],
-	[ 'unix:///x?', qr/Unknown query parameter .* at position 11\./ ],
-	[ 'unix:///x?db', qr/Unknown query parameter .* at position 11\./ ],
 	[ 'unix:///x?foo=1', qr/Unknown query parameter .* at position 11\./ ],
 	[ 'unix:///x?db=', qr/Invalid database number .* at position 14\./ ],
-	[ 'unix:///x?db=x', qr/Invalid database number .* at position 14\./ ],
 	[ 'unix:///x?db=1&db=2', qr/Unknown query parameter .* at position 15\./ ],
 
 	# The other forms are judged as strictly.
-	[ 'rediss://h:0', qr/Invalid port .* at position 12\./ ],
-	[ 'rediss://h/x', qr/Invalid database number .* at position 12\./ ],
 	[ 'redis-sentinel://h', qr/Missing service name at position 19\./ ],
-	[ 'redis-sentinel://h/', qr/Missing service name at position 19\./ ],
-	[ 'redis-sentinel://h//0', qr/Missing service name at position 19\./ ],
 	[ 'redis-sentinel://h/a*', qr/Invalid character in service .* 21\./ ],
 	[ 'redis-sentinel://h/a/x', qr/Invalid database number .* 22\./ ],
 	[ 'redis-sentinel://h,,i/a', qr/Empty host at position 20\./ ],
@@ -330,12 +298,7 @@ $other->foreign_lock('two', owner => 'newcomer:1', ms => 60_000);
 
 $node->log_since_here;
 $node->set('lockredis.url' => $other->url);
-poll_until(
-	'the losses to be seen',
-	sub {
-		$node->value(
-			'SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL') == 2;
-	});
+poll_until('the losses to be seen', sub { $node->count_locks('lost_at IS NOT NULL') == 2 });
 $two->query_fails("SELECT redis_assert_held('two')",
 	'55000', qr/taken by newcomer:1/, 'taken at the new place');
 $two->query_warns("SELECT redis_unlock('two')",

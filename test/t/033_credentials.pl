@@ -152,18 +152,6 @@ is_deeply(
 	'is who connects');
 $two->query_is("SELECT redis_unlock('u')", 't', 'with all rights');
 
-# As few rights as will do: the name of the connection and what Redis says of
-# itself are not worth failing for.
-user('min', '~*', '&*', '-@all', map { "+$_" } qw(
-	evalsha eval time pttl type hset hget hexists hlen hkeys hstrlen hdel
-	pexpire del publish subscribe unsubscribe ping));
-$node->wait_for_up;
-$two->query_is("SELECT redis_lock('u')", '', 'a user with few rights: lock');
-$two->query_is("SELECT redis_lock('u')", '', 're-entry');
-$two->query_is("SELECT redis_lock_ttl('u') > '0', redis_extend('u', '2min')",
-	't|t', 'look and extend');
-$two->query_is("SELECT redis_unlock('u'), redis_unlock('u')", 't|t', 'unlock');
-
 # One that needs no password.
 $node->set('lockredis.password_file' => '');
 user('carol', '~*', '&*', '+@all', 'nopass');
@@ -292,25 +280,6 @@ $redis->cmd('ACL', 'SETUSER', 'bob', 'resetpass', '>another');
 $redis->kill_clients('');
 $two->query_fails("SELECT redis_try_lock('u')",
 	'58000', qr/$denied.*WRONGPASS/s, 'not right any more');
-
-# What an ordinary role may see of all this.
-$node->value('CREATE ROLE stranger LOGIN');
-my $stranger = $node->session(user => 'stranger');
-$stranger->query_fails("SHOW lockredis.$_",
-	'42501', qr/must be superuser|permission denied/, "SHOW lockredis.$_")
-  foreach qw(url password_file);
-$stranger->query_fails("SELECT current_setting('lockredis.url')",
-	'42501', qr/must be superuser|permission denied/, 'current_setting');
-$stranger->query_is(
-	q{SELECT count(*) FROM pg_settings WHERE name IN ('lockredis.url', 'lockredis.password_file')},
-	'0',
-	'pg_settings');
-$stranger->query_is(
-	'SELECT address IS NULL, last_error IS NULL FROM redis_lock_status',
-	't|f', 'no address in redis_lock_status');
-$stranger->query_fails("SELECT redis_try_lock('u')",
-	'58000', $denied, 'the store is down for all');
-$stranger->quit;
 
 $two->query('ALTER SYSTEM RESET lockredis.url');
 $node->set('lockredis.url' => $redis->url);

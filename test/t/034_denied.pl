@@ -43,7 +43,7 @@ sub allow
 
 sub state
 {
-	return $node->value('SELECT state FROM redis_lock_status');
+	return $node->lock_status('state');
 }
 
 sub signal_watchdog
@@ -99,7 +99,7 @@ like(
 	qr/refuses to renew the lock "other"\n.*DETAIL:  The node answered: .*NOPERM.*\n.*HINT:.*ACL LOG/,
 	'the log says what was refused and what to do');
 like(
-	$node->value('SELECT last_error FROM redis_lock_status'),
+	$node->lock_status('last_error'),
 	qr/^The node answered: .*NOPERM/,
 	'so does the view');
 

@@ -10,11 +10,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $one = $node->session;
-
-$node->wait_for_up;
 
 sub set_policy
 {

@@ -15,12 +15,9 @@ use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 
 my $cut_off = qr/closed the connection|connection to the node was lost/;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $one = $node->session;
 my $two = $node->session;
-
-$node->wait_for_up;
 
 # ----------
 # A bad way to the right node
@@ -45,12 +42,8 @@ sub all_gone
 
 	return ok(
 		eval {
-			poll_until(
-				'everything to be given back',
-				sub {
-					!$redis->all_keys
-					  && $node->value('SELECT count(*) FROM redis_locks') == 0;
-				});
+			poll_until('everything to be given back',
+				sub { !$redis->all_keys && $node->count_locks == 0 });
 		},
 		$name);
 }

@@ -57,8 +57,7 @@ foreach my $i (1 .. 3)
 }
 $redis->cmd('CLIENT', 'KILL', 'ID', $_->{id})
   foreach grep { $_->{name} =~ /watchdog/ } $redis->clients;
-poll_until('the watchdog to be done',
-	sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+poll_until('the watchdog to be done', sub { $node->count_locks == 0 });
 is_deeply([ $redis->all_keys ], [], 'all is given back');
 $one->quit;
 done_testing();

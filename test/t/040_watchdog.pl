@@ -8,14 +8,10 @@
 use strict;
 use warnings FATAL => 'all';
 
-use IPC::Run;
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.command_timeout' => '2s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.command_timeout' => '2s' });
 
 # Servers with a Redis of their own, so that its commands can be counted.
 my $redis2 = LockRedis::Redis->new(name => 'redis2');
@@ -92,8 +88,7 @@ $one->query_fails("SELECT redis_try_lock('frozen')", '58030', qr/store/,
 databases('CREATE and DROP DATABASE while Redis is frozen');
 $redis->thaw;
 $node->wait_for_up;
-poll_until('the end of the frozen request',
-	sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+poll_until('the end of the frozen request', sub { $node->count_locks == 0 });
 
 #
 # No worker slot.  What is to be renewed is refused after some 5 seconds.
@@ -130,26 +125,15 @@ note "2,000 pairs: $count wake-ups";
 cmp_ok($count, '<=', 40, 'locking and unlocking does not wake it');
 
 # Two sessions that wait for each other do not either, each time.
-my $script = "$PostgreSQL::Test::Utils::tmp_check/hot.sql";
-my $output = '';
-open my $fh, '>', $script or die "could not write $script: $!";
-print $fh "SELECT redis_lock('hot');\nSELECT redis_unlock('hot');\n";
-close $fh or die "could not write $script: $!";
-my $waits = $node->value('SELECT waits FROM redis_lock_stats');
+my $waits = $node->lock_stat('waits');
 $before = wakeups($watchdog);
 $since = now();
-IPC::Run::run(
-	[
-		'pgbench', '-n', '-c', 2, '-j', 2, '-t', 1000, '-f', $script,
-		$node->connstr('postgres')
-	],
-	'>',
-	\$output,
-	'2>&1',
-	IPC::Run::timeout(180));
-is($?, 0, 'two sessions want the same lock') || diag $output;
+$node->pgbench(
+	'-n -c 2 -j 2 -t 1000', 0, [qr{processed: 2000/2000}], [qr{^$}],
+	'two sessions want the same lock',
+	{ hot => "SELECT redis_lock('hot');\nSELECT redis_unlock('hot');\n" });
 $count = wakeups($watchdog) - $before;
-$waits = $node->value('SELECT waits FROM redis_lock_stats') - $waits;
+$waits = $node->lock_stat('waits') - $waits;
 note "$waits waits: $count wake-ups";
 cmp_ok($waits, '>=', 200, 'they wait for each other');
 cmp_ok($count, '<=', 40 + 3 * (now() - $since),
@@ -220,8 +204,7 @@ $proxy->wait_for_rule($rule);
 $cancelled->cancel;
 $cancelled->wait->fails('57014', qr/cancel/, 'orphan: cancelled');
 $proxy->release;
-poll_until('the orphan to be given back',
-	sub { $orphans->value('SELECT count(*) FROM redis_locks') == 0 });
+poll_until('the orphan to be given back', sub { $orphans->count_locks == 0 });
 my $repeats = grep { /orphan/ } $monitor->stop;
 note "orphan: $repeats commands";
 cmp_ok($repeats, '>=', 3,
@@ -240,45 +223,11 @@ $orphans->stop;
 $redis2->stop;
 
 # Back to the 100 locks.
-poll_until(
-	'renewals',
-	sub {
-		$node->value(
-			'SELECT count(*) FROM redis_locks WHERE granted AND renewals > 0'
-		) == 100;
-	});
+poll_until('renewals', sub { $node->count_locks('granted AND renewals > 0') == 100 });
 $count = wakeups($watchdog) - $before;
 note sprintf '100 locks: %d wake-ups in %.1f s', $count, now() - $held_since;
 cmp_ok($count, '<=', 20 + now() - $held_since, '100 held locks: few wake-ups');
 is($one->value('SELECT redis_unlock_all()'), 100, '100 held locks: given back');
-
-#
-# 1,000 locks are renewed in few commands a round, and none is lost.  Counted
-# over two rounds of all of them, which begin and end somewhere in a third one.
-#
-my $many = $node->session(settings => { 'lockredis.lease' => '9s' });
-my $renewals = sub {
-	return $node->value('SELECT min(renewals) FROM redis_locks');
-};
-$many->query(
-	q{DO $$ BEGIN FOR i IN 1..1000 LOOP
-		PERFORM redis_lock('many ' || i);
-	END LOOP; END $$});
-poll_until('the first renewals', sub { $renewals->() >= 1 });
-my $first = $renewals->();
-$monitor = $redis->monitor;
-poll_until('two rounds of renewals', sub { $renewals->() >= $first + 2 });
-my @commands = $monitor->stop;
-note '1,000 locks: ' . @commands . ' client commands in two rounds';
-cmp_ok(scalar @commands, '<=', 30, '1,000 locks: few commands a round');
-is( $node->value(
-		q{SELECT count(*), count(DISTINCT key) FROM redis_locks
-		   WHERE granted AND lost_at IS NULL}),
-	'1000|1000',
-	'1,000 locks: all are kept');
-is(scalar $redis->all_keys, 1000, '1,000 locks: all are in Redis');
-is($many->value('SELECT redis_unlock_all()'), 1000, '1,000 locks: given back');
-$many->quit;
 
 #
 # Terminated while it has work: it serves for a command_timeout more, is back
@@ -303,12 +252,8 @@ is_deeply($redis->hash('kept'), { $owner => 1 },
 $redis->wait_for_subscribers('foreign', 1);
 $redis->foreign_unlock('foreign');
 is($two->wait(20)->error, undef, 'terminated: woken by a message');
-poll_until(
-	'renewals by the new watchdog',
-	sub {
-		$node->value(q{SELECT renewals FROM redis_locks WHERE key = 'kept'}) >=
-		  3;
-	});
+poll_until('renewals by the new watchdog',
+	sub { $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'kept'}) >= 3 });
 $holder->query_is("SELECT redis_is_held('kept')", 't',
 	'terminated: still held after more than a lease');
 $holder->query_is("SELECT redis_unlock('wanted')",
@@ -325,11 +270,9 @@ $node->wait_for_up;
 
 #
 # Reload.  A new command_timeout counts for it: with the old one of 120 s the
-# store would not be found down.  A new default lease counts for sessions that
-# have not set their own.
+# store would not be found down.
 #
 $one = $node->session;
-$two = $node->session(settings => { 'lockredis.lease' => '40s' });
 $one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
 	't|t', 'reload: a lock before');
 $redis->freeze;
@@ -340,46 +283,22 @@ my $failed = $one->query("SELECT redis_try_lock('frozen')");
 $failed->fails('58030', qr/store/, 'reload: a session fails');
 cmp_ok($failed->ms, '<', 20_000, 'reload: by the new timeouts');
 poll_until('the watchdog to see Redis frozen',
-	sub { $node->value('SELECT state FROM redis_lock_status') eq 'down' });
+	sub { $node->lock_status('state') eq 'down' });
 is($node->watchdog_pid, $watchdog, 'reload: timeouts, by the same process');
 $redis->thaw;
 $node->wait_for_up;
-
-$one->query("SELECT redis_lock('before')");
-$node->set('lockredis.lease' => '90s', 'lockredis.command_timeout' => '2s');
-$one->query("SELECT redis_lock('after')");
-$two->query("SELECT redis_lock('own')");
-my %ttl = map { $_ => $redis->cmd('PTTL', $_) } qw(before after own);
-cmp_ok($ttl{before}, '<=', 30_000, 'reload: a lock keeps the lease it has');
-cmp_ok($ttl{after}, '>', 60_000, 'reload: the new lease of a session');
-cmp_ok($ttl{own}, '<=', 40_000, 'reload: a lease of its own stays');
-$_->quit foreach $one, $two;
-$node->set('lockredis.lease' => '30s');
+$one->quit;
+$node->set('lockredis.command_timeout' => '2s');
 
 #
-# Stopped (SIGSTOP): uncontended locks need no watchdog; a waiter goes on when
-# the holder's lease has ended, given or renewed, without being told.
+# Stopped (SIGSTOP): uncontended locks need no watchdog.  (014_lease_end has waiters.)
 #
-$one = $node->session(settings => { 'lockredis.lease' => '3s' });
-$two = $node->session;
+$one = $node->session;
 kill 'STOP', $watchdog;
 $one->query_is("SELECT redis_try_lock('free'), redis_unlock('free')",
 	't|t', 'stopped: an uncontended lock');
-foreach my $case ([ given => "'3s'" ], [ renewed => 'NULL' ])
-{
-	my ($key, $lease) = @$case;
-
-	$one->query("SELECT redis_lock('$key', $lease)");
-	$two->start("SELECT redis_lock('$key', '60s')");
-	is($two->wait(20)->error, undef,
-		"stopped: a waiter goes on at the end of a $key lease");
-	$one->query_fails("SELECT redis_assert_held('$key')",
-		'55000', qr/expired/, "stopped: the holder of a $key lease knows");
-}
 kill 'CONT', $watchdog;
-$two->query_is("SELECT redis_is_held('given'), redis_is_held('renewed')",
-	't|t', 'continued: it takes nothing from the next holder');
-$_->quit foreach $one, $two;
+$one->quit;
 nothing_left($node, $redis, name => 'nothing is left after the stop');
 
 #
@@ -417,8 +336,7 @@ kill 'KILL', $watchdog;
 poll_until('the end of the session', sub { $one->is_gone });
 $watchdog = wait_for_new_watchdog($watchdog);
 $node->wait_for_up;
-is($node->value('SELECT count(*) FROM redis_locks'),
-	0, 'killed: the lock table is empty');
+is($node->count_locks, 0, 'killed: the lock table is empty');
 $two = $node->session;
 $two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')",
 	't|t', 'killed: locks work');

@@ -8,7 +8,6 @@
 use strict;
 use warnings FATAL => 'all';
 
-use IPC::Run;
 use LockRedis::Test qw(:DEFAULT counting_script);
 
 # Seconds for 80,000 locks: 200 and more than 600 where 35 processes wanted two processors
@@ -151,11 +150,11 @@ my $stats = sub {
 };
 ($one, $two) = ($small->session, $small->session);
 $_->query("SELECT redis_is_locked('connect')") foreach $one, $two;
-my $reset_at = $small->value('SELECT reset_at FROM redis_lock_stats');
+my $reset_at = $small->lock_stat('reset_at');
 $small->value('SELECT redis_lock_stats_reset()');
 my %expected = map { $_ => 0 } @columns;
 is_deeply($stats->(), \%expected, 'counters: reset');
-cmp_ok($small->value('SELECT reset_at FROM redis_lock_stats'),
+cmp_ok($small->lock_stat('reset_at'),
 	'gt', $reset_at, 'counters: time of the reset');
 
 sub count_is
@@ -233,10 +232,10 @@ $expected{$_} = $seen->{$_} foreach qw(orphans connects);
 count_is('the store fails', errors => 1);
 
 my $renewing = $small->session(settings => { 'lockredis.lease' => '3s' });
-my $renewals = $small->value('SELECT renewals FROM redis_lock_stats');
+my $renewals = $small->lock_stat('renewals');
 $renewing->query("SELECT redis_lock('r')");
 poll_until('renewals',
-	sub { $small->value('SELECT renewals FROM redis_lock_stats') >= $renewals + 3 });
+	sub { $small->lock_stat('renewals') >= $renewals + 3 });
 cmp_ok($small->value('SELECT renewals FROM redis_locks'),
 	'>=', 3, 'counters: renewals, of the lock and of all');
 $_->quit foreach $one, $two, $renewing;
@@ -262,74 +261,23 @@ $small->stop;
 #
 $large->value('CREATE TABLE counter (k int PRIMARY KEY, v int NOT NULL)');
 $large->value('INSERT INTO counter SELECT i, 0 FROM generate_series(1, 500) i');
-my $script = "$PostgreSQL::Test::Utils::tmp_check/count.sql";
 
 foreach my $case ([ 1, 5 ], [ 3, 5 ], [ 500, 20 ])
 {
 	my ($keys, $transactions) = @$case;
 	my $name = "200 sessions, $keys keys";
 
-	open my $fh, '>', $script or die "could not write $script: $!";
-	print $fh counting_script($keys);
-	close $fh or die "could not write $script: $!";
 	$large->value('UPDATE counter SET v = 0');
 	my $since = now();
-	my $output = '';
-	IPC::Run::run(
-		[
-			'pgbench', '-n', '-c', 200, '-j', 2, '-t', $transactions, '-f',
-			$script, $large->connstr('postgres')
-		],
-		'>',
-		\$output,
-		'2>&1',
-		IPC::Run::timeout(240));
-	is($?, 0, "$name: nobody failed") || diag $output;
+	$large->pgbench(
+		"-n -c 200 -j 2 -t $transactions", 0, [qr{processed: }], [qr{^$}],
+		"$name: nobody failed", { "count $keys" => counting_script($keys) });
 	note sprintf '%s: %.1f s', $name, now() - $since;
 	is($large->value('SELECT sum(v) FROM counter'),
 		200 * $transactions, "$name: the count is exact");
 	nothing_left($large, $redis, name => "$name: nothing is left");
 }
 
-#
-# Many locks in one session.
-#
-my $many = $large->session;
-my $lock_many =
-  q{SELECT count(redis_lock('many ' || i)) FROM generate_series(1, 1000) i};
-
-$many->query_is($lock_many, 1000, '1,000 locks');
-is($redis->cmd('DBSIZE'), 1000, '1,000 locks: in Redis');
-is( $large->value(
-		q{SELECT count(DISTINCT key), count(DISTINCT owner), bool_and(granted)
-		    FROM redis_locks}),
-	'1000|1000|t',
-	'1,000 locks: in the view');
-$many->query_is(
-	q{SELECT count(*) FROM generate_series(1, 1000) i WHERE redis_is_held('many ' || i)},
-	1000,
-	'1,000 locks: held');
-my $calls = $redis->script_calls;
-$many->query_is('SELECT redis_unlock_all()', 1000,
-	'1,000 locks: given back at once');
-cmp_ok($redis->script_calls - $calls, '<=', 20, '1,000 locks: in few commands');
-nothing_left($large, $redis, name => '1,000 locks: nothing is left');
-
-$many->query_is($lock_many, 1000, '1,000 locks for DISCARD ALL');
-$many->query_is('DISCARD ALL', '', '1,000 locks: DISCARD ALL');
-nothing_left($large, $redis, name => '1,000 locks: nothing is left after it');
-
-# All that there are, given back by the end of the session.
-my $all = q{SELECT count(redis_lock('all ' || i)) FROM generate_series(1, 10000) i};
-$many->query_is($all, 10_000, '10,000 locks');
-my $other = $large->session;
-$other->query_fails("SELECT redis_lock('one more')",
-	'53400', qr/10000/, '10,000 locks: and no more');
-$many->quit;
-nothing_left($large, $redis, name => '10,000 locks: nothing is left');
-$other->query_is("SELECT redis_try_lock('one more'), redis_unlock('one more')",
-	't|t', '10,000 locks: all slots are free');
-$other->quit;
 $large->stop;
 
 #

@@ -103,8 +103,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 		"late reply, $key lease: not believed");
 	$one->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
 		'f|0', "late reply, $key lease: not held");
-	poll_until('the orphan to be given back',
-		sub { $patient->value('SELECT count(*) FROM redis_locks') == 0 });
+	poll_until('the orphan to be given back', sub { $patient->count_locks == 0 });
 	is($redis->owner_of($key), 'somebody:1',
 		"late reply, $key lease: the next holder is not disturbed");
 	$redis->foreign_unlock($key);
@@ -136,43 +135,11 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 	is($late->sqlstate, '58030', 'a stopped head: has nothing when it goes on')
 	  || diag $late->{raw};
 	$two->wait(30) if $got ne 'the lock';
-	poll_until('the orphan to be given back',
-		sub { $brisk->value('SELECT count(*) FROM redis_locks') <= 1 });
+	poll_until('the orphan to be given back', sub { $brisk->count_locks <= 1 });
 	$two->query_is("SELECT redis_is_held('behind'), redis_unlock('behind')",
 		't|t', 'a stopped head: the next is not disturbed');
 	$brisk->set('lockredis.connect_timeout' => '20s');
 	end_of('a stopped head', $one, $two);
-}
-
-#
-# Stopped while holding, together with the watchdog, for longer than the lease.
-#
-# Nobody renews, the lease ends in Redis, somebody takes the key.  The session
-# goes on first: it must see by itself that its time is over.
-#
-{
-	my ($one) = sessions($patient, 1, 'lockredis.lease' => '4s');
-	my $watchdog = $patient->watchdog_pid;
-
-	$one->query("SELECT redis_lock('both stopped')");
-	kill 'STOP', $watchdog;
-	$one->freeze;
-	$redis->wait_for_key('both stopped', 0);
-	$redis->foreign_lock('both stopped');
-	$one->thaw;
-	$one->query_is("SELECT redis_is_held('both stopped')",
-		'f', 'both stopped: the session knows');
-	$one->query_fails("SELECT redis_lock('both stopped')",
-		'55000', qr/expired/, 'both stopped: and does not take it again');
-	kill 'CONT', $watchdog;
-	$one->query_warns("SELECT redis_unlock('both stopped')",
-		'f', '01000', qr/expired/, 'both stopped: acknowledged');
-	poll_until('what remained to be given back',
-		sub { $patient->value('SELECT count(*) FROM redis_locks') == 0 });
-	is($redis->owner_of('both stopped'), 'somebody:1',
-		'both stopped: the next holder is not disturbed');
-	$redis->foreign_unlock('both stopped');
-	end_of('both stopped', $one);
 }
 
 #
@@ -206,8 +173,7 @@ foreach my $case ([ 'given', "'1s'" ], [ 'renewed', 'NULL' ])
 		't', 'releasing: the next holder is not disturbed');
 	is_deeply($redis->hash('releasing'), { $owner => 1 },
 		'releasing: in Redis neither');
-	is($patient->value('SELECT count(*) FROM redis_locks'),
-		1, 'releasing: one row');
+	is($patient->count_locks, 1, 'releasing: one row');
 	end_of('releasing', $one, $two);
 }
 
@@ -396,8 +362,7 @@ foreach my $what ('request', 'reply')
 		't', "$key: taken anew");
 	my $owner = $redis->owner_of($key);
 	$proxy->let_go;
-	poll_until('the old hold to be gone',
-		sub { $patient->value('SELECT count(*) FROM redis_locks') == 1 });
+	poll_until('the old hold to be gone', sub { $patient->count_locks == 1 });
 	$one->query_is("SELECT redis_is_held('$key')", 't', "$key: still held");
 	is_deeply($redis->hash($key), { $owner => 1 }, "$key: in Redis as well");
 	end_of($key, $one);

@@ -16,9 +16,8 @@ use LockRedis::Test;
 my $batch = 5000;                   # BATCH_MAX of renewals.c
 my $many = 6000;
 my $few = 200;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis,
-	settings => { 'lockredis.max_locks' => 20000 });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.max_locks' => 20000 });
 my $one = $node->session;
 
 sub take
@@ -46,7 +45,7 @@ sub order_of_renewals
 	poll_until(
 		'everything to be renewed',
 		sub {
-			$node->value('SELECT count(*) FROM redis_locks WHERE renewals = 0') == 0;
+			$node->count_locks('renewals = 0') == 0;
 		},
 		60);
 	foreach my $line ($monitor->stop)

@@ -357,25 +357,6 @@ foreach my $case (@postgres_locks)
 		3, 'its transaction has committed');
 }
 
-# Likewise with a savepoint.
-{
-	my $other = $patient[0];
-
-	$_->query('BEGIN') foreach $eager, $other;
-	$eager->query("SAVEPOINT s; SELECT redis_xact_lock('a')");
-	$other->query("SELECT redis_xact_lock('b')");
-	$other->start("SELECT redis_xact_lock('a')");
-	wait_for_key($other, 'a');
-	$eager->query_fails("SELECT redis_xact_lock('b')",
-		'40P01', qr/deadlock detected/, 'inside a savepoint');
-	$eager->query('ROLLBACK TO s');
-	is_clean($other->wait(10), 'after ROLLBACK TO');
-	$other->query('COMMIT');
-	$eager->query_is("SELECT redis_try_xact_lock('b', '10s')", 't',
-		'the transaction goes on and gets the lock');
-	$eager->query_is('COMMIT', '', 'and commits');
-}
-
 #
 # Sessions of two databases.  An advisory lock of the same number in the other
 # database is another lock.

@@ -12,10 +12,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		deadlock_timeout => '50ms',
 		log_min_error_statement => 'panic'
@@ -23,7 +21,6 @@ my $node = LockRedis::Node->create(
 my @s = map { $node->session } 1 .. 6;
 my $viewer = $node->session;
 
-$node->wait_for_up;
 $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int);
 	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 4) i');
@@ -57,35 +54,9 @@ sub pids
 	is( $viewer->value(
 			'SELECT count(*) FROM redis_locks WHERE granted AND blocked_by IS NULL'),
 		2, 'nobody blocks a holder');
-
-	# In the middle somebody gives up.
-	$queue[1]->cancel;
-	$queue[1]->wait(10)->fails('57014', qr/user request/, 'cancelled');
-	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[2]->pid),
-		'{' . $holder->pid . ',' . $queue[0]->pid . '}',
-		'one that has given up blocks nobody');
+	$_->cancel foreach @queue;
+	$_->wait(10) foreach @queue;
 	$holder->query("COMMIT; SELECT redis_unlock('a')");
-	$queue[0]->wait(10);
-	$node->wait_for_waiters('a', 1);
-	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[2]->pid),
-		'{' . $queue[0]->pid . '}', 'the next holder does');
-	$queue[0]->query("SELECT redis_unlock('a')");
-	$queue[2]->wait(10);
-	$queue[2]->query("SELECT redis_unlock('a')");
-
-	# Somebody elsewhere is no process of this server.
-	$redis->foreign_lock('a');
-	$queue[0]->start("SELECT redis_lock('a')");
-	$node->wait_for_waiters('a', 1);
-	is($viewer->value('SELECT blocked_by FROM redis_locks'),
-		'{}', 'nobody here blocks the first one behind a foreign holder');
-	$queue[1]->start("SELECT redis_lock('a')");
-	$node->wait_for_waiters('a', 2);
-	is( $viewer->value('SELECT blocked_by FROM redis_locks WHERE pid = ' . $queue[1]->pid),
-		'{' . $queue[0]->pid . '}', 'but the second one waits for the first');
-	$_->cancel foreach @queue[ 0, 1 ];
-	$_->wait(10)->fails('57014', qr/user request/, 'cancelled') foreach @queue[ 0, 1 ];
-	$redis->cmd('DEL', 'a');
 }
 
 #
@@ -140,21 +111,6 @@ sub pids
 	$node->log_since_here;
 	$two->query("SELECT redis_lock('a'), redis_unlock('a')");
 	is($node->times_logged(qr/Redis lock/), 0, 'a lock that was free is not logged');
-}
-
-# Behind a foreign holder; and without success.
-{
-	my $one = $s[1];
-	my $pid = $one->pid;
-
-	$node->log_since_here;
-	$redis->foreign_lock('a');
-	$one->query_is("SELECT redis_try_lock('a', '3s')", 'f', 'in vain');
-	like($node->log_text,
-		qr/process $pid still waiting for Redis lock "a".*\n.*DETAIL:  No process of this server is holding the lock\. Owner elsewhere: somebody:1\. Wait queue: $pid\.\n/,
-		'a foreign holder is nobody of this server');
-	is($node->times_logged(qr/acquired/), 0, 'nothing was acquired');
-	$redis->cmd('DEL', 'a');
 }
 
 # A deadlock is logged even if the error is caught.

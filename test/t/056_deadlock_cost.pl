@@ -21,10 +21,8 @@ my $waiters = $ENV{LOCKREDIS_DEADLOCK_WAITERS} || 60;
 my $of_key = $waiters < 100 ? 8 : 100;
 my $look_ms = $ENV{LOCKREDIS_DEADLOCK_WAITERS} ? 1000 : 100;
 my $scripts = 0;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		deadlock_timeout => '1h',
 		max_connections => $waiters + $of_key + 40,
@@ -33,7 +31,6 @@ my $node = LockRedis::Node->create(
 	});
 my $viewer = $node->session;
 
-$node->wait_for_up;
 $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
 	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 9) i');

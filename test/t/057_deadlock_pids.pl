@@ -20,10 +20,8 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		deadlock_timeout => '1h',
 		autovacuum => 'off',
@@ -31,7 +29,6 @@ my $node = LockRedis::Node->create(
 	});
 my $viewer = $node->session;
 
-$node->wait_for_up;
 $viewer->query('CREATE TABLE t (id int, n int); INSERT INTO t VALUES (1, 0)');
 
 # The order in which PGPROCs are used depends on the version: one that has ended

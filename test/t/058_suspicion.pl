@@ -16,12 +16,10 @@ use POSIX ();
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis,
-	settings => { deadlock_timeout => '100ms' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { deadlock_timeout => '100ms' });
 my ($holder, $waiter) = map { $node->session } 1 .. 2;
 
-$node->wait_for_up;
 $holder->query_is("SELECT redis_lock('k')", '', 'a lock');
 $node->queue_up('k', $waiter => "SELECT redis_lock('k')");
 

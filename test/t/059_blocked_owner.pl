@@ -12,15 +12,11 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.command_timeout' => '60s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.command_timeout' => '60s' });
 my ($one, $two, $three) = map { $node->session } 1 .. 3;
 my $viewer = $node->session;
 
-$node->wait_for_up;
 $viewer->query('CREATE ROLE nobody_of_us LOGIN; GRANT pg_read_all_stats TO nobody_of_us');
 
 # Of the sessions that wait for the key, in the order in which they came
@@ -160,26 +156,6 @@ is($viewer->value("SELECT lockredis_blocked_by_owner(pg_backend_pid()) IS NULL
 	}
 	$two->query('RESET lock_timeout');
 	$one->query("SELECT redis_unlock('a')");
-}
-
-# As psql shows it.
-{
-	my $sql = "SET lock_timeout = '50ms'; SELECT redis_lock('a')";
-	my $line = qr/^CONTEXT:  while waiting for Redis lock "a", held by owner "elsewhere:7"$/m;
-
-	$redis->foreign_lock('a', owner => 'elsewhere:7');
-	foreach (
-		[ 'default', 'errors', 1 ], [ 'verbose', 'errors', 1 ], [ 'default', 'never', 0 ],
-		[ 'terse', 'errors', 0 ], [ 'sqlstate', 'always', 0 ])
-	{
-		my ($verbosity, $when, $shown) = @$_;
-		my ($status, $out, $err) = $node->psql('postgres', $sql, on_error_stop => 0,
-			extra_params => [ '-v', "VERBOSITY=$verbosity", '-v', "SHOW_CONTEXT=$when" ]);
-
-		is($err =~ $line ? 1 : 0, $shown, "psql: VERBOSITY $verbosity, SHOW_CONTEXT $when")
-		  || diag $err;
-	}
-	$redis->cmd('DEL', 'a');
 }
 
 # ----------

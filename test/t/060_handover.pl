@@ -128,67 +128,27 @@ $node->set('lockredis.max_handoffs' => 32);
 #
 # Every way to give a lock back, every way to wait for one.
 #
-# [ what, statements before, the one that gives it back, statements after ];
+# [ what, statements before, the one that gives it back, the one after it ];
 # KEY stands for the key.
 #
+my $lock = q{SELECT redis_lock('KEY')};
+my $unlock = q{SELECT redis_unlock('KEY')};
 my @givers = (
+	[ 'redis_unlock', $lock, $unlock ],
+	[ 'redis_unlock of a try', q{SELECT redis_try_lock('KEY')}, $unlock ],
+	[ 'the last of three holds', "$lock; $lock; $lock; $unlock; $unlock", $unlock ],
+	[ 'redis_unlock of a fenced lock', q{SELECT redis_fenced_lock('KEY')}, $unlock ],
+	[ 'redis_unlock_all', $lock, 'SELECT redis_unlock_all()' ],
+	[ 'DISCARD ALL', $lock, 'DISCARD ALL' ],
+	[ 'COMMIT', q{BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('KEY')}, 'COMMIT' ],
+	[ 'COMMIT of a fenced lock', q{BEGIN; SELECT redis_fenced_xact_lock('KEY')}, 'COMMIT' ],
+	[ 'ROLLBACK', q{BEGIN; SELECT redis_xact_lock('KEY')}, 'ROLLBACK' ],
 	[
-		'redis_unlock', [q{SELECT redis_lock('KEY')}],
-		q{SELECT redis_unlock('KEY')}
+		'ROLLBACK TO', q{BEGIN; SAVEPOINT s; SELECT redis_xact_lock('KEY')},
+		'ROLLBACK TO s', 'COMMIT'
 	],
-	[
-		'redis_unlock of a try',
-		[q{SELECT redis_try_lock('KEY')}],
-		q{SELECT redis_unlock('KEY')}
-	],
-	[
-		'the last of three holds',
-		[
-			q{SELECT redis_lock('KEY'), redis_lock('KEY'), redis_lock('KEY')},
-			q{SELECT redis_unlock('KEY'), redis_unlock('KEY')}
-		],
-		q{SELECT redis_unlock('KEY')}
-	],
-	[
-		'redis_unlock of a fenced lock',
-		[q{SELECT redis_fenced_lock('KEY')}],
-		q{SELECT redis_unlock('KEY')}
-	],
-	[
-		'redis_unlock_all', [q{SELECT redis_lock('KEY')}],
-		'SELECT redis_unlock_all()'
-	],
-	[ 'DISCARD ALL', [q{SELECT redis_lock('KEY')}], 'DISCARD ALL' ],
-	[
-		'COMMIT',
-		[ 'BEGIN', 'INSERT INTO t VALUES (1)', q{SELECT redis_xact_lock('KEY')} ],
-		'COMMIT'
-	],
-	[
-		'COMMIT of a fenced lock',
-		[ 'BEGIN', q{SELECT redis_fenced_xact_lock('KEY')} ], 'COMMIT'
-	],
-	[ 'ROLLBACK', [ 'BEGIN', q{SELECT redis_xact_lock('KEY')} ], 'ROLLBACK' ],
-	[
-		'ROLLBACK TO',
-		[ 'BEGIN', 'SAVEPOINT s', q{SELECT redis_xact_lock('KEY')} ],
-		'ROLLBACK TO s',
-		['COMMIT']
-	],
-	[
-		'an error', [ 'BEGIN', q{SELECT redis_xact_lock('KEY')} ],
-		'SELECT 1/0', ['ROLLBACK']
-	],
-	[
-		'COMMIT of both scopes',
-		[
-			q{SELECT redis_lock('KEY')},
-			'BEGIN',
-			q{SELECT redis_xact_lock('KEY')},
-			q{SELECT redis_unlock('KEY')}
-		],
-		'COMMIT'
-	]);
+	[ 'an error', q{BEGIN; SELECT redis_xact_lock('KEY')}, 'SELECT 1/0', 'ROLLBACK' ],
+	[ 'COMMIT of both scopes', "$lock; BEGIN; SELECT redis_xact_lock('KEY'); $unlock", 'COMMIT' ]);
 my @takers = (
 	[ q{SELECT redis_lock('KEY')}, 'session' ],
 	[ q{SELECT redis_try_lock('KEY', '1min')}, 'session' ],
@@ -232,8 +192,7 @@ sub check_pair
 	is( row_of($two, $key),
 		"$scope|t|1|t|0|t|t|t|" . ($fenced ? 't' : 'f'),
 		"$name: its row");
-	is($node->value("SELECT count(*) FROM redis_locks WHERE key = '$key'"),
-		1, "$name: there is no other");
+	is($node->count_locks("key = '$key'"), 1, "$name: there is no other");
 	run($two, $scope eq 'session' ? "SELECT redis_unlock('$key')" : 'COMMIT');
 	return gone($key, $name);
 }
@@ -245,10 +204,10 @@ foreach my $giver (@givers)
 	my $taker = $takers[ $turn++ % @takers ];
 	my $key = "giver $turn";
 
-	run($one, with_key($_, $key)) foreach @$before;
+	run($one, with_key($before, $key));
 	check_pair($key, "$what, then $taker->[0]",
 		$taker, sub { $one->query(with_key($give, $key)) });
-	run($one, $_) foreach @{ $after || [] };
+	run($one, $after) if $after;
 }
 foreach my $taker (@takers)
 {
@@ -322,73 +281,6 @@ foreach my $end ('quit', 'terminate', 'vanish')
 		is($redis->script_calls - $calls, 1, "$name: one call, the last release");
 		gone('job', $name);
 	}
-}
-
-#
-# Fencing tokens: strictly increasing over hand-overs, and a plain holder in
-# between has none.
-#
-{
-	my @tokens = run($one, "SELECT redis_fenced_lock('tokens')")->value;
-	my $before = $node->lock_stat('handoffs');
-
-	$node->queue_up(
-		'tokens',
-		$two => "SELECT redis_fenced_lock('tokens')",
-		$three => "SELECT redis_lock('tokens')",
-		$four => "SELECT redis_fenced_lock('tokens')");
-	my $calls = $redis->script_calls;
-	run($one, "SELECT redis_unlock('tokens')");
-	push @tokens, $two->wait->value;
-	is($redis->script_calls - $calls, 1, 'tokens: one call for a token');
-	$two->query_is("SELECT redis_fence('tokens')",
-		$tokens[-1], 'tokens: redis_fence');
-	is( $node->value(
-			"SELECT fence FROM redis_locks WHERE granted AND key = 'tokens'"),
-		$tokens[-1],
-		'tokens: in redis_locks');
-	$one->query_is(
-		"SELECT redis_fence('tokens')",
-		'NULL',
-		'tokens: none without the lock');
-
-	run($two, "SELECT redis_unlock('tokens')");
-	$three->wait;
-	$three->query_is("SELECT redis_is_held('tokens'), redis_fence('tokens')",
-		't|NULL', 'tokens: a plain holder has none');
-	is($redis->script_calls - $calls, 1, 'tokens: and asks for none');
-
-	run($three, "SELECT redis_unlock('tokens')");
-	push @tokens, $four->wait->value;
-	is($redis->script_calls - $calls, 1, 'tokens: the next token is there already');
-	is($node->lock_stat('handoffs') - $before, 3, 'tokens: three hand-overs');
-
-	# A plain holder gets one at its first fenced use, above those in reserve, and keeps it.
-	$node->queue_up('tokens', $one => "SELECT redis_lock('tokens')");
-	run($four, "SELECT redis_unlock('tokens')");
-	$one->wait;
-	push @tokens, run($one, "SELECT redis_fenced_lock('tokens')")->value;
-	$one->query_is("SELECT redis_fenced_lock('tokens')",
-		$tokens[-1], 'tokens: kept');
-	is($redis->cmd('GET', 'redisson_lock_token:{tokens}'),
-		$tokens[-1], 'tokens: the last one is the counter');
-	is_deeply(\@tokens, [ 1 .. 3, 34 ], 'tokens: each is the next');
-	run($one, 'SELECT redis_unlock_all()');
-	gone('tokens', 'tokens');
-
-	# Each is recorded by the transaction that got it.
-	run($one, 'BEGIN');
-	my @recorded = run($one, "SELECT redis_fenced_xact_lock('tokens')")->value;
-	$node->queue_up('tokens', $two => "BEGIN; SELECT redis_fenced_xact_lock('tokens')");
-	run($one, 'COMMIT');
-	is($node->value("SELECT token FROM redis_fences WHERE key = 'tokens'"),
-		$recorded[0], 'tokens: recorded by the first transaction');
-	push @recorded, $two->wait->value;
-	run($two, 'COMMIT');
-	is($node->value("SELECT token FROM redis_fences WHERE key = 'tokens'"),
-		$recorded[1], 'tokens: and by the second');
-	is_deeply(\@recorded, [ 35, 36 ], 'tokens: in their order');
-	gone('tokens', 'tokens');
 }
 
 done_testing();

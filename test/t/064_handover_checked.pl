@@ -31,13 +31,10 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis,
-	settings => { 'lockredis.lease' => '1h' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '1h' });
 my ($one, $two, $three) = map { $node->session } 1 .. 3;
 my $tries = 5;
-
-$node->wait_for_up;
 
 sub renewals
 {

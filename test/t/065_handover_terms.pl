@@ -18,79 +18,51 @@ start_servers();
 # Where Redis has to know: another lease, given leases, hold_at_least, a token lock's
 # lease, and too little time left.
 #
-# [ what, statements of the holder, its release, the waiter ]
+# By what: statements of the holder, its release, the waiter, where they are others.
 #
-my $wait_plain = q{SELECT redis_lock('KEY')};
-my @not = (
-	[
-		'a shorter lease',
-		[ q{SET lockredis.lease = '5min'}, q{SELECT redis_lock('KEY')} ],
-		q{SELECT redis_unlock('KEY')}, $wait_plain
-	],
-	[
-		'a longer lease',
-		[ q{SET lockredis.lease = '15min'}, q{SELECT redis_lock('KEY')} ],
-		q{SELECT redis_unlock('KEY')}, $wait_plain
-	],
-	[
-		'a given lease', [q{SELECT redis_lock('KEY', '10min')}],
-		q{SELECT redis_unlock('KEY')}, $wait_plain
-	],
-	[
-		'a given lease of a transaction',
-		[ 'BEGIN', q{SELECT redis_xact_lock('KEY', '10min')} ],
-		'COMMIT', $wait_plain
-	],
-	[
-		'a waiter with a given lease',
-		[q{SELECT redis_lock('KEY')}],
-		q{SELECT redis_unlock('KEY')},
-		q{SELECT redis_lock('KEY', '10min')}
-	],
-	[
-		'two given leases',
-		[q{SELECT redis_lock('KEY', '10min')}],
-		q{SELECT redis_unlock('KEY')},
-		q{SELECT redis_lock('KEY', '10min')}
-	],
-	[
-		'an extended lease',
-		[ q{SELECT redis_lock('KEY')}, q{SELECT redis_extend('KEY', '10min')} ],
-		q{SELECT redis_unlock('KEY')}, $wait_plain
-	],
-	[
-		'a longer lease since',
-		[
-			q{SELECT redis_lock('KEY')},
-			q{SELECT redis_lock('KEY', '1h')},
-			q{SELECT redis_unlock('KEY')}
-		],
-		q{SELECT redis_unlock('KEY')},
-		$wait_plain
-	],
-	[
-		'a waiter with hold_at_least',
-		[q{SELECT redis_lock('KEY')}],
-		q{SELECT redis_unlock('KEY')},
-		q{CALL redis_with_lock('KEY', 'SELECT 1', '1min', hold_at_least => '10ms')},
-		'ends by itself'
-	]);
-foreach my $case (@not)
+my %not = (
+	'a shorter lease' => { holder => q{SET lockredis.lease = '5min'; SELECT redis_lock('KEY')} },
+	'a longer lease' => { holder => q{SET lockredis.lease = '15min'; SELECT redis_lock('KEY')} },
+	'a given lease' => { holder => q{SELECT redis_lock('KEY', '10min')} },
+	'a given lease of a transaction' => {
+		holder => q{BEGIN; SELECT redis_xact_lock('KEY', '10min')},
+		release => 'COMMIT'
+	},
+	'a waiter with a given lease' => { waiter => q{SELECT redis_lock('KEY', '10min')} },
+	'two given leases' => {
+		holder => q{SELECT redis_lock('KEY', '10min')},
+		waiter => q{SELECT redis_lock('KEY', '10min')}
+	},
+	'an extended lease' =>
+	  { holder => q{SELECT redis_lock('KEY'); SELECT redis_extend('KEY', '10min')} },
+	'a longer lease since' => {
+		holder =>
+		  q{SELECT redis_lock('KEY'); SELECT redis_lock('KEY', '1h'); SELECT redis_unlock('KEY')}
+	},
+	'a waiter with hold_at_least' => {
+		waiter => q{CALL redis_with_lock('KEY', 'SELECT 1', '1min', hold_at_least => '10ms')},
+		ends => 'by itself'
+	});
+foreach my $what (sort keys %not)
 {
-	my ($what, $before, $give, $wait, $ends) = @$case;
+	my %case = (
+		holder => q{SELECT redis_lock('KEY')},
+		release => q{SELECT redis_unlock('KEY')},
+		waiter => q{SELECT redis_lock('KEY')},
+		%{ $not{$what} });
 	my $key = "not: $what";
 
-	run($one, with_key($_, $key)) foreach @$before;
+	run($one, with_key($case{holder}, $key));
 	my ($owner, $count) = ($redis->owner_of($key), $node->lock_stat('handoffs'));
-	$node->queue_up($key, $two => with_key($wait, $key));
+	$node->queue_up($key, $two => with_key($case{waiter}, $key));
 	my $calls = $redis->script_calls;
-	run($one, with_key($give, $key));
+	run($one, with_key($case{release}, $key));
 	is($two->wait(limit(10))->error, undef, "$key: got");
 	cmp_ok($redis->script_calls - $calls,
 		'>=', 2, "$key: released and taken in Redis");
 	is($node->lock_stat('handoffs'), $count, "$key: not handed over");
 
-	if (!$ends)
+	if (!$case{ends})
 	{
 		isnt($redis->owner_of($key), $owner, "$key: another owner");
 		run($two, "SELECT redis_unlock('$key')");
@@ -203,16 +175,12 @@ foreach my $case (@not)
 	$two->query_is("SELECT redis_lock_ttl('$key') BETWEEN '9min' AND '10min'",
 		't', 'shown: redis_lock_ttl');
 
-	# Taken again, partly given back, extended: as any other.
-	$two->query_is("SELECT redis_lock('$key'), redis_hold_count('$key')",
-		'|2', 'again: counted');
-	is_deeply($redis->hash($key), { $owner => 1 }, 'again: not in Redis');
-	$two->query_is("SELECT redis_unlock('$key'), redis_hold_count('$key')",
-		't|1', 'again: given back');
-	is_deeply($redis->hash($key), { $owner => 1 }, 'again: nothing in Redis');
-	$two->query_is(
-		"SELECT redis_extend('$key', '20min'), redis_extend('$key', NULL)",
+	# Taken again and extended, as any other.
+	$two->query_is("SELECT redis_lock('$key'), redis_hold_count('$key'), redis_unlock('$key')",
+		'|2|t', 'again: counted');
+	$two->query_is("SELECT redis_extend('$key', '20min'), redis_extend('$key', NULL)",
 		't|t', 'again: extended');
+	is_deeply($redis->hash($key), { $owner => 1 }, 'again: in Redis it is had once');
 	ok($four->is_running, 'again: all the time the next one waits');
 	run($two, "SELECT redis_unlock('$key')");
 	is($four->wait->error, undef, 'again: then it gets it');
@@ -296,13 +264,8 @@ foreach my $case (
 			'lockredis.commit_guard' => 'off'
 		});
 	my $lost = sub {
-		poll_until(
-			'the loss to be seen',
-			sub {
-				$node->value(
-					"SELECT count(*) FROM redis_locks WHERE lost_reason = '$reason' AND key = '$key'"
-				) == 1;
-			});
+		poll_until('the loss to be seen',
+			sub { $node->count_locks("lost_reason = '$reason' AND key = '$key'") == 1 });
 	};
 
 	# From the strictest to the usual one.

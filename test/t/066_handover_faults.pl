@@ -41,10 +41,7 @@ my $lease = limit(6);
 	my $owner = hand_to_stopped($key, $one, $two);
 	is($node->value("SELECT redis_force_unlock('$key')"), 't',
 		"$key: taken away");
-	is( $node->value(
-			"SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL"),
-		0,
-		"$key: no row is lost");
+	is($node->count_locks("lost_at IS NOT NULL"), 0, "$key: no row is lost");
 	$two->thaw;
 	let_watch();
 	got($two, $key, "$key: the first takes it");
@@ -202,11 +199,8 @@ foreach my $case (
 		$redis->wait_for_key($key, 0);
 		pass("$key: released in Redis");
 	}
-	poll_until(
-		'Redis to be asked again',
-		sub {
-			defined $one->query("SELECT redis_is_locked('$key')")->error ? 0 : 1;
-		});
+	poll_until('Redis to be asked again',
+		sub { defined $one->query("SELECT redis_is_locked('$key')")->error ? 0 : 1 });
 	is($node->lock_stat('losses'), $losses, "$key: no loss");
 	end_of($key, $one, $two, $three);
 }
@@ -300,12 +294,8 @@ $node = $patient;
 	pause(0.75);
 	$two->thaw;
 	got($two, $key, "$key: accepted");
-	poll_until(
-		'some renewals',
-		sub {
-			$node->value("SELECT renewals FROM redis_locks WHERE key = '$key'")
-			  >= 3;
-		});
+	poll_until('some renewals',
+		sub { $node->value("SELECT renewals FROM redis_locks WHERE key = '$key'") >= 3 });
 	pass("$key: renewed");
 	$two->query_is("SELECT redis_is_held('$key')", 't', "$key: held");
 	rest_in_order($key, $two);

@@ -1,9 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The real Redisson and sessions of ours on the same keys: one counter that both
-# sides write under the lock, who wakes whom, who may unlock what, what each
-# sees of the other, leases that are kept, locks taken by force, names, and
-# holders that are killed.
+# The real Redisson and sessions of ours on the same keys: who wakes whom, who may unlock
+# what, what each sees of the other, locks taken by force, and names.  (300_torture has
+# them all at once, 434_tls_neighbours a counter.)
 # Proves G1, G21, G23.
 
 use strict;
@@ -12,25 +11,16 @@ use warnings FATAL => 'all';
 use LockRedis::Redisson;
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Wait qw(limit now_ns);
-use POSIX ();
 
 LockRedis::Redisson->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $java = LockRedis::Redisson->new;
 
-# Two Redisson clients: one with its default lease of 30 s, and one whose
-# watchdog works with the lease that sessions get here for short.
-my $lease_ms = 6000;
 $java->connect('a', $redis);
-$java->connect('b', $redis, watchdog => $lease_ms);
-my %short_lease = (settings => { 'lockredis.lease' => "${lease_ms}ms" });
 
 # Far less than the 30 s after which a sleeper that missed its wake-up looks.
 my $soon = limit(20);
-
-$node->wait_for_up;
 
 # How a thread appears in a lock's hash.
 sub thread_owner
@@ -78,112 +68,11 @@ sub session_waits
 	return;
 }
 
-sub milliseconds
-{
-	my (@ns) = @_;
-
-	return join ' ', map { sprintf '%.1f', $_ / 1e6 } @ns;
-}
-
 # Instants taken in Java and here are compared below.
 my $before = now_ns();
 my $asked = $java->call('a.1', 'isLocked', 'clock')->ns;
 ok($before <= $asked && $asked <= now_ns(),
 	'System.nanoTime() is the clock of this test');
-
-#
-# One counter, 8 threads, 8 sessions, 200 steps each of lock, GET, SET, unlock.
-#
-{
-	my $key = 'counter lock';
-	my $file = "$PostgreSQL::Test::Utils::log_path/070_redisson.counter.history";
-	my ($workers, $steps) = (8, 200);
-	my %children;
-
-	unlink $file;
-	my $history = LockRedis::History->new(file => $file);
-	$redis->cmd('SET', 'counter', 0);
-
-	# All wait for the lock when it starts.
-	java_lock('a.start', $key);
-	foreach my $n (1 .. $workers)
-	{
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			eval { count_up("session $n", $key, $steps, $file); 1 }
-			  or print STDERR "session $n: $@";
-			POSIX::_exit($@ ? 1 : 0);
-		}
-		$children{$pid} = $n;
-	}
-	my @numbers =
-	  map { $java->send("a.$_", 'counter', $key, 'counter', $steps, $file) }
-	  1 .. $workers;
-	$node->wait_for_waiters($key, $workers);
-
-	my $started = now();
-	java_unlock('a.start', $key);
-	my @failed = grep { $java->wait($_, 240)->error } @numbers;
-	is_deeply(\@failed, [], 'counter: all threads did their steps');
-	foreach my $pid (sort { $a <=> $b } keys %children)
-	{
-		poll_until("session $children{$pid} to end",
-			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
-		is($?, 0, "counter: session $children{$pid} did its steps");
-	}
-	my $seconds = now() - $started;
-
-	is($redis->cmd('GET', 'counter'), 2 * $workers * $steps, 'counter: exact');
-	is_deeply([ $history->overlaps ], [], 'counter: never two holders');
-
-	my @locks = grep { $_->{op} eq 'lock' } $history->entries;
-	is(scalar @locks, 2 * $workers * $steps, 'counter: every step is recorded');
-	my $last = '';
-	my $turns = 0;
-	foreach my $lock (sort { $a->{end_ns} <=> $b->{end_ns} } @locks)
-	{
-		my $side = $lock->{client} =~ /^session/ ? 'ours' : 'theirs';
-		$turns++ if $side ne $last;
-		$last = $side;
-	}
-	cmp_ok($turns, '>', 4, 'counter: both sides had turns');
-	note sprintf 'counter: %.1f s, %d changes of side', $seconds, $turns;
-	$redis->cmd('DEL', 'counter');
-}
-
-# What one of the children does.
-sub count_up
-{
-	my ($name, $key, $steps, $file) = @_;
-	my $lock = 'SELECT redis_lock(' . quoted($key) . ')';
-	my $unlock = 'SELECT redis_unlock(' . quoted($key) . ')';
-
-	# Only the parent talks to the harness.
-	Test::More->builder->output('/dev/null');
-	my $history = LockRedis::History->new(file => $file);
-	my $session = $node->session;
-	my $conn = $redis->connection;
-
-	foreach my $step (1 .. $steps)
-	{
-		$history->record($name, 'lock', $key,
-			sub { $session->value($lock) }, sub { 'ok' });
-		$history->record($name, 'write', $key,
-			sub {
-				my $next = $conn->call('GET', 'counter') + 1;
-				$conn->call('SET', 'counter', $next);
-				return $next;
-			});
-		$history->record($name, 'unlock', $key,
-			sub { $session->value($unlock) },
-			sub { $_[0] eq 't' ? 'ok' : $_[0] });
-	}
-	$conn->disconnect;
-	$session->quit;
-	return;
-}
 
 my $one = $node->session;
 my $two = $node->session;
@@ -257,8 +146,7 @@ my $two = $node->session;
 # in a small part of the lease.
 #
 # Redisson's locks have a given lease here: a renewed lock that it gives back
-# leaves its timer behind (RenewalTask of 4.7), and each of the timers that the
-# counter has left would renew what is held now.
+# leaves its timer behind (RenewalTask of 4.7), which would renew what is held next.
 #
 {
 	my (@wakes_java, @wakes_us);
@@ -305,8 +193,6 @@ my $two = $node->session;
 		'<', $soon, 'wake-up: Redisson has ours soon after our release');
 	cmp_ok((sort { $b <=> $a } @wakes_us)[0] / 1e9,
 		'<', $soon, 'wake-up: we have theirs soon after its release');
-	note 'wake-up, ms: Redisson ' . milliseconds(@wakes_java);
-	note 'wake-up, ms: ours ' . milliseconds(@wakes_us);
 }
 
 #
@@ -338,95 +224,9 @@ foreach my $key (
 }
 
 #
-# Held for three leases: never taken by the other side, asked for or awaited.
+# Taken by force: their unlock is refused.
 #
 {
-	my $holder = $node->session(%short_lease);
-	my $ms = 3 * $lease_ms + 500;
-
-	$holder->query("SELECT redis_lock('ours for long')");
-	java_lock('b.1', 'theirs for long');
-	my $owner = $one->value("SELECT redis_lock_owner('ours for long')");
-
-	my $started = now();
-	my $polling = $java->send('a.1', 'pollTry', 'ours for long', $ms, 50);
-	my $waiting = $java->send('a.2', 'tryLock', 'ours for long', $ms, -1);
-	$two->start("SELECT redis_try_lock('theirs for long', '${ms}ms')");
-	my ($tries, $successes) = (0, 0);
-	while (now() - $started < $ms / 1000)
-	{
-		$tries++;
-		$successes++
-		  if $one->value("SELECT redis_try_lock('theirs for long')") eq 't';
-		pause(0.05);
-	}
-
-	my ($their_tries, $their_successes) = $java->wait($polling)->or_die->words;
-	is($their_successes, 0,
-		"three leases: Redisson never gets ours ($their_tries tries)");
-	cmp_ok($their_tries, '>', 10, 'three leases: Redisson did try');
-	is($java->wait($waiting)->or_die->value,
-		'false', 'three leases: nor by waiting');
-	is($successes, 0, "three leases: we never get theirs ($tries tries)");
-	cmp_ok($tries, '>', 10, 'three leases: we did try');
-	is($two->wait->out, 'f', 'three leases: nor by waiting');
-
-	$holder->query_is(
-		"SELECT redis_is_held('ours for long'), redis_lock_owner('ours for long')",
-		"t|$owner", 'three leases: ours is still held');
-	cmp_ok(
-		$node->value(
-			"SELECT renewals FROM redis_locks WHERE key = 'ours for long'"),
-		'>=', 3,
-		'three leases: and was renewed');
-	is($java->value('b.1', 'isHeld', 'theirs for long'),
-		'true', 'three leases: theirs is still held');
-	java_unlock('b.1', 'theirs for long');
-	$holder->query_is("SELECT redis_unlock('ours for long')",
-		't', 'three leases: given back');
-	$holder->quit;
-}
-
-#
-# Taken by force.  Ours: the session finds it out at its next renewal, and who
-# has it since.  Theirs: their unlock is refused.
-#
-{
-	my $holder = $node->session(settings => { 'lockredis.lease' => '6s' });
-
-	foreach my $case (
-		[ 'gone', 'deleted', undef ],
-		[ 'taken', 'taken by ' . thread_owner('a.1'), 'a.1' ])
-	{
-		my ($key, $reason, $waiter) = @$case;
-
-		$holder->query("SELECT redis_lock('$key')");
-		my $number = $waiter ? java_waits($waiter, $key) : undef;
-		my $start = now();
-		is($java->value('a.2', 'forceUnlock', $key),
-			'true', "force, $key: Redisson takes ours away");
-		$java->wait($number)->or_die if $waiter;
-		poll_until('the loss to be found',
-			sub { $holder->value("SELECT redis_is_held('$key')") eq 'f' });
-		note sprintf 'force, %s: found after %.2f s of a lease of 6 s',
-		  $key, now() - $start;
-		is( $node->value(
-				"SELECT granted, lost_reason FROM redis_locks WHERE key = '$key'"),
-			"f|$reason",
-			"force, $key: found by a renewal");
-		$holder->query_fails("SELECT redis_assert_held('$key')",
-			'55000', qr/lost/, "force, $key: the holder is told");
-		$holder->query_fails("SELECT redis_try_lock('$key')",
-			'55000', qr/lost/, "force, $key: and cannot go on as if nothing was");
-		$holder->query_warns("SELECT redis_unlock('$key')",
-			'f', '01000', qr/lost/, "force, $key: until it gives it back");
-		next unless $waiter;
-		is($java->value($waiter, 'isHeld', $key),
-			'true', "force, $key: the new holder is not disturbed");
-		java_unlock($waiter, $key);
-	}
-	$holder->quit;
-
 	java_lock('a.1', 'forced');
 	session_waits($two, 'forced');
 	my $start = now();
@@ -452,47 +252,7 @@ foreach my $key (
 		'f', 'force: nothing to take');
 }
 
-#
-# A holder that is killed: the other side has the lock when the lease ends.
-#
-{
-	my $service = LockRedis::Redisson->new;
-
-	$service->connect('c', $redis, watchdog => $lease_ms);
-	$service->call('c.1', 'lock', 'killed', -1)->or_die;
-	session_waits($two, 'killed');
-	my $start = now();
-	$service->kill9;
-	is($two->wait->error, undef, 'killed: Redisson was, and we have its lock');
-	cmp_ok(now() - $start, '<', $lease_ms / 1000 + $soon,
-		'killed: at the end of its lease');
-	note sprintf 'killed: %.2f s after Redisson, lease %.1f s',
-	  now() - $start, $lease_ms / 1000;
-	$two->query_is("SELECT redis_unlock('killed')", 't', 'killed: given back');
-
-	$java->shutdown($_) foreach 'a', 'b';
-	nothing_left($node, $redis);
-
-	# One backend that is killed takes the others with it.
-	$_->quit foreach $one, $two;
-	$java->connect('a', $redis);
-	my $victim = $node->session(%short_lease);
-	$victim->query("SELECT redis_lock('killed')");
-	my $number = java_waits('a.1', 'killed');
-	$start = now_ns();
-	$victim->kill9;
-	my $waited = ($java->wait($number)->or_die->ns - $start) / 1e9;
-	cmp_ok($waited, '<', $lease_ms / 1000 + $soon,
-		'killed: a backend was, and Redisson has its lock');
-	note sprintf 'killed: %.2f s after the backend, lease %.1f s',
-	  $waited, $lease_ms / 1000;
-	is($java->value('a.1', 'isHeld', 'killed'), 'true', 'killed: and keeps it');
-	java_unlock('a.1', 'killed');
-	$victim->quit;
-	ok($node->poll_query_until('postgres', 'SELECT true'),
-		'killed: the server is back');
-}
-
+$_->quit foreach $one, $two;
 $java->shutdown('a');
 $java->stop;
 nothing_left($node, $redis);

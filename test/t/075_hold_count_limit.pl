@@ -13,11 +13,9 @@ use LockRedis::Test qw(:DEFAULT run);
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $s = $node->session;
 
-$node->wait_for_up;
 run($s, "SELECT redis_lock('k')");
 
 # The session-level holds that it finds, and what comes of taking the lock again

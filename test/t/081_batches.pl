@@ -17,14 +17,9 @@ use LockRedis::Test;
 # Of each kind; as many as one release takes.
 my $n = 40;
 my @kinds = qw(lock fair_lock read_lock write_lock);
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '60s', 'lockredis.command_timeout' => '60s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '60s', 'lockredis.command_timeout' => '60s' });
 my $one = $node->session;
-
-$node->wait_for_up;
 
 # Locks of all kinds by turns.
 sub take

@@ -17,15 +17,10 @@ use LockRedis::Test;
 LockRedis::Debugger->need;
 
 my $many = 20;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
 my @readers = map { $node->session } 1 .. $many;
 my ($one, $other) = ($node->session, $node->session);
-
-$node->wait_for_up;
 
 # How often a session looks at a hold of the key while it takes a read lock and gives it
 # back.

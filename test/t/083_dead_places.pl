@@ -11,14 +11,10 @@ use warnings FATAL => 'all';
 use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '300s', 'lockredis.wait_lease' => '300s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '300s', 'lockredis.wait_lease' => '300s' });
 my ($one, $two) = map { $node->connected_session } 1 .. 2;
 
-$node->wait_for_up;
 foreach my $session ($one, $two)
 {
 	$session->query("SELECT redis_fair_lock('warm')");

@@ -12,12 +12,11 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis, settings => { 'lockredis.lease' => '600s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '600s' });
 my @sessions = map { $node->connected_session } 1 .. 20;
 my $one = $sessions[0];
 
-$node->wait_for_up;
 $one->query("SELECT redis_read_lock('warm'), redis_read_unlock('warm')");
 
 # So many readers of other servers: of each the last ms of its lease; 0: it has crashed.

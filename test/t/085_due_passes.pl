@@ -14,14 +14,10 @@ use LockRedis::Test qw(:DEFAULT run);
 LockRedis::Debugger->need;
 
 my ($locks, $batch) = (640, 10);
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
 my $one = $node->session;
 
-$node->wait_for_up;
 run($one, "SELECT count(redis_lock('n' || i)) FROM generate_series(1, $locks) i");
 
 # At a time when all of them are due, for a batch with little room

@@ -16,9 +16,7 @@ use LockRedis::Proxy;
 use LockRedis::Test qw(:DEFAULT run);
 
 my $requests = 40;
-my $redis = LockRedis::Redis->new;
-my $proxy = LockRedis::Proxy->new($redis);
-my $node = LockRedis::Node->create('main', url => $proxy->url);
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy('main');
 my $one = $node->session;
 
 sub pairs
@@ -36,7 +34,6 @@ sub waits
 	return ($calls->{epoll_wait} // 0) + ($calls->{epoll_pwait} // 0);
 }
 
-$node->wait_for_up;
 pairs(1);
 
 # More than the 10 ms of a new connection, less than the 80 ms that it becomes at most.

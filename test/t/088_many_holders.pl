@@ -14,11 +14,9 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis, settings => { 'lockredis.lease' => '1h' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '1h' });
 my ($one, $force) = map { $node->session } 1 .. 2;
-
-$node->wait_for_up;
 
 # So many of other servers have it, as a client elsewhere would write that.
 my %others = (

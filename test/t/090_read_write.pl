@@ -218,18 +218,7 @@ $one->query("SELECT redis_unlock_all()");
 is($other->wait(10)->error, undef, 'which ends it');
 $other->query("SELECT redis_unlock_all()");
 
-# Taken by force.
-$one->query("SELECT redis_read_lock('j')");
-$two->query("SELECT redis_read_lock('j')");
-$three->query_is("SELECT redis_force_unlock('j')", 't', 'from two readers');
-is($redis->cmd('EXISTS', 'j'), 0, 'it is gone');
-$node->wait_for_loss('j');
-foreach my $reader ($one, $two)
-{
-	poll_until('the loss',
-		sub { $reader->value("SELECT redis_is_held('j')") eq 'f' });
-	$reader->query_warns("SELECT redis_read_unlock('j')", 'f', '01000', qr/lost/, 'told');
-}
+# Taken by force from one who writes and reads.  068_forced has the others.
 $one->query("SELECT redis_write_lock('j'), redis_read_lock('j')");
 $three->query_is("SELECT redis_force_unlock('j')", 't', 'from a writer who reads');
 $one->query_is("SELECT redis_is_held('j', 'write')", 'f', 'lost at once');

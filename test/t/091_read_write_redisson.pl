@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The real Redisson's RReadWriteLock and sessions of ours on the same keys: writers and
-# readers of both sides, who wakes whom, downgrade, and readers of Redisson that are
+# The real Redisson's RReadWriteLock and sessions of ours on the same keys: readers
+# and writers of both sides, who wakes whom, downgrade, and readers of Redisson that are
 # killed, or whose renewal shortens what ours have.
 # Proves G1, G21.
 
@@ -9,9 +9,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Redisson;
-use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Test;
 use LockRedis::Wait qw(limit);
-use POSIX ();
 
 LockRedis::Redisson->need;
 
@@ -32,84 +31,6 @@ $node->wait_for_up;
 
 my $one = $node->session;
 my $two = $node->session;
-
-#
-# Writers count, readers look twice: three of each on both sides.
-#
-{
-	my ($key, $steps) = ('counter lock', 60);
-	my %children;
-
-	$redis->cmd('SET', 'counter', 0);
-	foreach my $n (1 .. 6)
-	{
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			eval { ($n % 2 ? \&count_up : \&look)->($key, $steps); 1 }
-			  or print STDERR "session $n: $@";
-			POSIX::_exit($@ ? 1 : 0);
-		}
-		$children{$pid} = $n;
-	}
-	my @writers = map {
-		$java->send("a.$_", 'write.counter', $key, 'counter', $steps,
-			"$PostgreSQL::Test::Utils::log_path/091.history")
-	} 1 .. 3;
-	my @readers =
-	  map { $java->send("a.$_", 'read.looks', $key, 'counter', $steps) } 4 .. 6;
-	ok(!$java->wait($_, 240)->error, 'a thread that writes') foreach @writers;
-	is($java->wait($_, 240)->or_die->value, 0, 'a thread that reads sees no change')
-	  foreach @readers;
-	foreach my $pid (sort { $a <=> $b } keys %children)
-	{
-		poll_until("session $children{$pid} to end",
-			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
-		is($?, 0, "session $children{$pid}");
-	}
-	is($redis->cmd('GET', 'counter'), 6 * $steps, 'no update is lost');
-	is($redis->cmd('EXISTS', $key), 0, 'nothing is left of the lock');
-	$redis->cmd('DEL', 'counter');
-}
-
-sub count_up
-{
-	my ($key, $steps) = @_;
-
-	Test::More->builder->output('/dev/null');
-	my $session = $node->session;
-	my $conn = $redis->connection;
-
-	foreach (1 .. $steps)
-	{
-		$session->value('SELECT redis_write_lock(' . quoted($key) . ')');
-		$conn->call('SET', 'counter', $conn->call('GET', 'counter') + 1);
-		die 'lost' if $session->value('SELECT redis_write_unlock(' . quoted($key) . ')') ne 't';
-	}
-	$session->quit;
-	return;
-}
-
-sub look
-{
-	my ($key, $steps) = @_;
-
-	Test::More->builder->output('/dev/null');
-	my $session = $node->session;
-	my $conn = $redis->connection;
-
-	foreach (1 .. $steps)
-	{
-		$session->value('SELECT redis_read_lock(' . quoted($key) . ')');
-		my $before = $conn->call('GET', 'counter');
-		select undef, undef, undef, 0.001;
-		die 'changed' if $conn->call('GET', 'counter') != $before;
-		die 'lost' if $session->value('SELECT redis_read_unlock(' . quoted($key) . ')') ne 't';
-	}
-	$session->quit;
-	return;
-}
 
 #
 # Together; each writer waits for the readers of the other side, and is woken.

@@ -124,18 +124,6 @@ poll_until('one of them', sub { !$three->is_running || !$sessions[4]->is_running
 	$second->query_is("SELECT redis_unlock('e')", 't');
 }
 
-# By force, and by a lock that runs out.
-$one->query("SELECT redis_fair_lock('f')");
-wait_fairly($two, 'f');
-is($far->value("SELECT redis_force_unlock('f')"), 't', 'by force');
-is($two->wait($soon)->error, undef, 'the next is told');
-$one->query_warns("SELECT redis_unlock('f')", 'f', '01000', qr/lost/, 'its holder, too');
-$two->query_is("SELECT redis_unlock('f')", 't');
-$redis->foreign_lock('f', ms => 20_000);
-wait_fairly($two, 'f');
-is($two->wait($soon)->error, undef, 'the end of a lease needs no message');
-$two->query_is("SELECT redis_unlock('f')", 't');
-
 # What a pair costs.
 $one->query("SELECT redis_fair_lock('warm'), redis_unlock('warm')");
 my @commands = $redis->session_commands(

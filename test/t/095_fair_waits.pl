@@ -225,16 +225,6 @@ foreach my $busy (0, 1)
 	$session->quit;
 }
 
-# A watchdog that is ended is back after a second.
-$next->query("SELECT redis_fair_lock('f')");
-wait_fairly($last, 'f');
-my $watchdog = $near->watchdog_pid;
-$near->value("SELECT pg_terminate_backend($watchdog)");
-poll_until('another watchdog',
-	sub { my $pid = eval { $near->watchdog_pid }; $pid && $pid != $watchdog });
-$next->query_is("SELECT redis_unlock('f')", 't');
-gets_it($last, 'f', 'it subscribes again');
-
 # Sessions that have one lock each and want the other one's.
 $holder->query("SELECT redis_fair_lock('g')");
 $last->query("SELECT redis_fair_lock('h')");

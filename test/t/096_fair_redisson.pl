@@ -2,17 +2,16 @@
 
 # The real Redisson's RFairLock and sessions of two servers on the same key: all of them
 # in the order in which they came, each told by whoever was before it; waits of both
-# sides that are given up; a counter that loses no update; plain locks of Redisson.
+# sides that are given up; plain locks of Redisson.
 # Proves G1, G21.
 
 use strict;
 use warnings FATAL => 'all';
 
 use LockRedis::Redisson;
-use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Test;
 use LockRedis::Topic::Fair;
 use LockRedis::Wait qw(limit);
-use POSIX ();
 
 LockRedis::Redisson->need;
 start_servers('lockredis.max_handoffs' => 32);
@@ -86,61 +85,6 @@ sub of_redisson
 	}
 	$_->quit foreach @ours;
 	poll_until('nothing to be left', sub { !grep { !/latch/ } $redis->all_keys });
-}
-
-#
-# All at once: no update is lost.
-#
-{
-	my ($key, $steps) = ('counter lock', 30);
-	my %children;
-
-	$redis->cmd('SET', 'counter', 0);
-	foreach my $n (1 .. 6)
-	{
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			eval { count_up($n % 2 ? $near : $far, $key, $steps); 1 }
-			  or print STDERR "session $n: $@";
-			POSIX::_exit($@ ? 1 : 0);
-		}
-		$children{$pid} = $n;
-	}
-	my @threads = map {
-		$java->send("a.$_", 'fair.counter', $key, 'counter', $steps,
-			"$PostgreSQL::Test::Utils::log_path/096.history")
-	} 1 .. 4;
-	ok(!$java->wait($_, 240)->error, 'a thread') foreach @threads;
-	foreach my $pid (sort { $a <=> $b } keys %children)
-	{
-		poll_until("session $children{$pid} to end",
-			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
-		is($?, 0, "session $children{$pid}");
-	}
-	is($redis->cmd('GET', 'counter'), 10 * $steps, 'no update is lost');
-	is($redis->cmd('EXISTS', $key), 0, 'nothing is left of the lock');
-	is(scalar queue($key), 0, 'nor of the queue');
-	$redis->cmd('DEL', 'counter');
-}
-
-sub count_up
-{
-	my ($node, $key, $steps) = @_;
-
-	Test::More->builder->output('/dev/null');
-	my $session = $node->session;
-	my $conn = $redis->connection;
-
-	foreach (1 .. $steps)
-	{
-		$session->value('SELECT redis_fair_lock(' . quoted($key) . ')');
-		$conn->call('SET', 'counter', $conn->call('GET', 'counter') + 1);
-		die 'lost' if $session->value('SELECT redis_unlock(' . quoted($key) . ')') ne 't';
-	}
-	$session->quit;
-	return;
 }
 
 #

@@ -2,7 +2,7 @@
 
 # Read-write locks where others or Redis are in the way: a client that shortens the given
 # leases of all readers, as Redisson before 4.4.0 does; a downgrade while Redis is out of
-# memory; what readers are told whose lock was taken away by force.
+# memory.
 # Proves G1.
 
 use strict;
@@ -10,11 +10,8 @@ use warnings FATAL => 'all';
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my ($one, $two) = map { $node->session } 1 .. 2;
-
-$node->wait_for_up;
 
 sub owner
 {
@@ -44,17 +41,6 @@ is_deeply($redis->hash('b'), { mode => 'read', $owner => 1 }, 'it reads');
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 $two->query_is("SELECT redis_try_read_lock('b')", 't', 'others may, too');
 $_->query("SELECT redis_read_unlock('b')") foreach $one, $two;
-
-# By force: the server knows why.
-$one->query("SELECT redis_read_lock('c')");
-$two->query("SELECT redis_read_lock('c')");
-is($node->value("SELECT redis_force_unlock('c')"), 't', 'by force');
-foreach my $session ($one, $two)
-{
-	poll_until('the loss', sub { $session->value("SELECT redis_is_held('c')") eq 'f' });
-	$session->query_warns("SELECT redis_read_unlock('c')", 'f', '01000',
-		qr/released by force/, 'each is told');
-}
 
 $_->quit foreach $one, $two;
 nothing_left($node, $redis);

@@ -5,12 +5,8 @@
 # ends the transaction; what that costs, in client commands.
 # Proves G4, G31.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Transactions;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -148,20 +144,6 @@ is(rows_of('mixed'), 'session 1', 'the session-level one stays');
 $one->query_is('ROLLBACK', '', 'and so after the rollback of all');
 $one->query_is("SELECT redis_hold_count('mixed'), redis_unlock('mixed')",
 	'1|t', 'until it is unlocked');
-
-# What a savepoint has to remember of a lock, more than 50 bytes, goes with the lock.
-{
-	my $memory =
-	  q{SELECT total_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext'};
-	my $loop =
-	  q{DO $$ BEGIN FOR i IN 1 .. 1500 LOOP PERFORM redis_lock('loop'); PERFORM redis_unlock('loop'); END LOOP; END $$};
-
-	run($one, 'BEGIN; SAVEPOINT a; ' . $loop =~ s/1500/10/r);
-	my $before = $one->value($memory);
-	is($one->query($loop, limit(600))->error, undef, 'a loop in a savepoint');
-	cmp_ok($one->value($memory) - $before, '<', 30_000, 'takes no memory');
-	run($one, 'ROLLBACK');
-}
 
 # ----------
 # Exception blocks, procedures
@@ -361,6 +343,4 @@ of_redis 'no commands that could be counted' => sub {
 };
 is_free('ddl', 'and leaves no lock');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

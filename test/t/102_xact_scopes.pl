@@ -1,16 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Transaction-level locks beside session-level ones, prepared transactions, many
-# at once (one pipelined batch of multi-key scripts), and all that waits for them,
-# ends them from outside, or runs in parallel.
+# at once (one pipelined batch of multi-key scripts), and what ends them from outside.
 # Proves G2, G4, G8.
-
-use strict;
-use warnings FATAL => 'all';
 
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Transactions;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -190,59 +185,15 @@ sub ticks
 	is($node->count_locks, 0, 'nor in the lock table');
 }
 
-# More than there is room for: refused before anything is sent.
-{
-	my $acquires = $node->lock_stat('acquires');
-	my $result = $one->query(
-		q{BEGIN; SAVEPOINT a;
-		  SELECT count(redis_xact_lock('over ' || i)) FROM generate_series(1, 11000) i},
-		limit(1800));
-	$result->fails('53400', qr/lockredis\.max_locks/, 'too many locks');
-	is($node->lock_stat('acquires') - $acquires, 10_100, 'as many as max_locks says');
-	left_are([], 'all were given back at the error');
-	$one->query_is(
-		"ROLLBACK TO a; SELECT redis_xact_lock('over'); COMMIT",
-		'', 'the transaction goes on');
-}
-
 # ----------
-# Others wait for it
-# ----------
-
-foreach my $end ('COMMIT', 'ROLLBACK', 'ROLLBACK TO a')
-{
-	run($one, "BEGIN; SAVEPOINT a; SELECT redis_xact_lock('awaited')");
-	$two->start("BEGIN; SELECT redis_xact_lock('awaited')");
-	$node->wait_for_waiters('awaited', 1);
-	is( $node->value(
-			"SELECT scope, blocked_by FROM redis_locks WHERE waiting_since IS NOT NULL"
-		),
-		'transaction|{' . $one->pid . '}',
-		'the view shows what is waited for');
-	$one->query_is($end, '', $end);
-	is($two->wait->error, undef, 'the next one has it');
-	$two->query_is("SELECT redis_is_held('awaited'); COMMIT", 't', 'held');
-	run($one, 'ROLLBACK') if $end =~ /TO/;
-}
-$one->query_is("BEGIN; SELECT redis_xact_lock('awaited')", '', 'once more');
-$two->query_fails(
-	"BEGIN; SET LOCAL lock_timeout = '50ms'; SELECT redis_xact_lock('awaited')",
-	'55P03', qr/lock timeout/, 'lock_timeout while waiting');
-run($two, 'ROLLBACK');
-$two->query_is("SELECT redis_try_xact_lock('awaited', '50 ms')",
-	'f', 'a bounded wait');
-$one->query_is('COMMIT', '', 'given back');
-
-# ----------
-# Cancel, terminate, FATAL, a client that is gone
+# Cancel, terminate
 # ----------
 
 {
 	my $victim = $node->session;
 	run($victim, "BEGIN; SELECT redis_xact_lock('victim')");
 	$victim->start('SELECT pg_sleep(600)');
-	poll_until('the victim to sleep',
-		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
+	$node->wait_for_event($victim, 'PgSleep');
 	$victim->cancel;
 	$victim->wait->fails('57014', qr/cancel/, 'a cancelled statement');
 	is_free('victim', 'gives back the locks of its transaction');
@@ -250,83 +201,10 @@ $one->query_is('COMMIT', '', 'given back');
 		"ROLLBACK; BEGIN; SELECT redis_xact_lock('victim')",
 		'', 'the next transaction takes it');
 	$victim->start('SELECT pg_sleep(600)');
-	poll_until('the victim to sleep',
-		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
+	$node->wait_for_event($victim, 'PgSleep');
 	$victim->terminate;
 	$victim->wait->fails('57P01', qr/terminating/, 'terminated');
 	$victim->quit;
 	is_free('victim', 'given back');
 }
-{
-	my $idle = $node->session;
-
-	# Not before all has been taken, however long that takes.
-	run($idle,
-		"SELECT redis_lock('session'); BEGIN; SELECT redis_xact_lock('idle');
-		 SET LOCAL idle_in_transaction_session_timeout = '100ms'");
-	poll_until('the idle session to be ended', sub { $idle->is_gone });
-	left_are([], 'FATAL while idle gives back both kinds');
-	$idle->quit;
-}
-{
-	my $client = $node->session;
-	run($client, "BEGIN; SELECT redis_xact_lock('client')");
-	$client->vanish;
-	poll_until('the lock to be given back', sub { !$redis->cmd('EXISTS', 'client') });
-	poll_until('the backend to end', sub { $client->is_gone });
-}
-{
-	# In the middle of waiting, with a lock held already.
-	my $waiter = $node->session;
-	run($one, "SELECT redis_lock('blocker')");
-	run($waiter, "BEGIN; SELECT redis_xact_lock('mine')");
-	$waiter->start("SELECT redis_xact_lock('blocker')");
-	$node->wait_for_waiters('blocker', 1);
-	$waiter->cancel;
-	$waiter->wait->fails('57014', qr/cancel/, 'cancelled while waiting');
-	left_are(['blocker'], 'gives back what the transaction had');
-	run($waiter, "ROLLBACK; BEGIN; SELECT redis_xact_lock('mine'); SAVEPOINT a");
-	$waiter->start("SELECT redis_xact_lock('blocker')");
-	$node->wait_for_waiters('blocker', 1);
-	$waiter->cancel;
-	$waiter->wait->fails('57014', qr/cancel/, 'cancelled in a savepoint');
-	$waiter->query_is("ROLLBACK TO a; SELECT redis_is_held('mine')",
-		't', 'keeps what was taken before it');
-	$waiter->quit;
-	is_free('mine', 'given back when the client leaves');
-	$one->query_is("SELECT redis_unlock('blocker')", 't', 'unlocked');
-}
-
-# ----------
-# Parallel workers
-# ----------
-
-{
-	my $setting =
-	  $node->value(
-		"SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')"
-	  );
-	is( $node->value(
-			q{SELECT DISTINCT proparallel, provolatile FROM pg_proc
-			  WHERE proname IN ('redis_xact_lock', 'redis_try_xact_lock')}),
-		'r|v',
-		'parallel restricted');
-	run($one,
-	q{CREATE FUNCTION mislabelled(k text) RETURNS bool PARALLEL SAFE LANGUAGE plpgsql AS $$
-		  BEGIN RETURN redis_try_xact_lock(k); END $$;
-		  BEGIN; SELECT redis_xact_lock('leader')});
-	run($one, "SET LOCAL $setting = on");
-	is($one->value("SELECT count(*) > 0 FROM pg_class WHERE relname <> 'x'"),
-		't', 'a worker ran while the leader held a lock');
-	is($redis->cmd('EXISTS', 'leader'), 1, 'its end did not release');
-	$one->query_fails("SELECT mislabelled('leader')",
-		'25000', qr/parallel worker/, 'a worker does not take locks');
-	is_free('leader', 'the error gives the lock back');
-	run($one, 'ROLLBACK');
-	$one->query_is("SET $setting = on; SELECT redis_try_xact_lock('leader'); RESET $setting",
-		't', 'the planner leaves the lock functions to the leader');
-}
-
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

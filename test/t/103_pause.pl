@@ -7,18 +7,11 @@
 # where the update is lost, shows that the tests can fail.
 # Proves G3, G7, G12.  Shows what is not guaranteed: N3.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my $lease_ms = limit(0.5) * 1000;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => "${lease_ms}ms" });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => "${lease_ms}ms" });
 my $other_node = LockRedis::Node->create('other', redis => $redis);
 my $paused = $node->session;
 my $next = $node->session;
@@ -61,21 +54,6 @@ my %successor = (
 				't', 'the successor still has it');
 		},
 		give_back => sub { }
-	},
-	'another server' => {
-		ask => sub { $other->start("SELECT redis_lock('pause', '10 min')") },
-		has_it => sub {
-			is($other->wait->error, undef, 'the other server has the lock');
-			run($next, 'BEGIN');
-		},
-		keeps_it => sub {
-			is( $other->value("SELECT redis_lock_owner('pause') = owner FROM redis_locks"),
-				't',
-				'the successor still has it');
-		},
-		give_back => sub {
-			$other->query_is("SELECT redis_unlock('pause')", 't', 'unlocked');
-		}
 	},
 	'another client' => {
 		ask => sub { },
@@ -121,7 +99,7 @@ my %pause = (
 			my ($watchdog) = @_;
 			kill 'CONT', $watchdog;
 			poll_until('the loss to be seen',
-				sub { $node->value('SELECT count(*) FROM redis_locks WHERE lost_at IS NOT NULL') > 0 });
+				sub { $node->count_locks('lost_at IS NOT NULL') > 0 });
 			$paused->thaw;
 			return $paused->wait;
 		}
@@ -234,6 +212,4 @@ subtest 'the watchdog holds it for a stopped session' => sub {
 	}
 };
 
-$_->quit foreach $paused, $next, $other;
-nothing_left([ $node, $other_node ], $redis);
-done_testing();
+end_test([ $node, $other_node ], $redis);

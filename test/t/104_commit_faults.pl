@@ -5,9 +5,6 @@
 # watchdog, for COMMIT, ROLLBACK, savepoints, exception blocks and many locks.
 # Proves G5, G15.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::CommitFaults;
 
@@ -245,43 +242,9 @@ subtest '1,000 locks, Redis frozen' => sub {
 	is($result->{raw}, '', 'commits');
 	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
 	is($node->count_rows('t') - $before, 1, 'with its row');
-	is( $node->value(
-			'SELECT count(*) FROM redis_locks WHERE pid IS NULL AND NOT granted'),
-		1000,
-		'all are left to the watchdog');
+	is($node->count_locks('pid IS NULL AND NOT granted'), 1000, 'all are left to the watchdog');
 	$redis->thaw;
 	recovered($one, '1,000 locks');
-};
-
-subtest 'a single statement, its release not answered' => sub {
-	my $before = $node->count_rows('t');
-
-	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop');
-	my $result = $one->query(
-		"INSERT INTO t SELECT 1 FROM (SELECT redis_xact_lock('a') OFFSET 0) x");
-	is($result->{raw}, '', 'works');
-	cmp_ok($result->ms, '<', $budget + $slack, 'within its budget');
-	is($node->count_rows('t') - $before, 1, 'with its row');
-	recovered($one, 'a single statement');
-};
-
-subtest 'COMMIT in a DO block, its release not answered' => sub {
-	my $before = $node->count_rows('t');
-
-	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 1);
-	my $result = $one->query(
-		q{DO $$
-		  BEGIN
-		      INSERT INTO t VALUES (1);
-		      PERFORM redis_xact_lock('a');
-		      COMMIT;
-		      INSERT INTO t VALUES (2);
-		      ROLLBACK;
-		      INSERT INTO t VALUES (3);
-		  END $$});
-	is($result->{raw}, '', 'goes on');
-	is($node->count_rows('t') - $before, 2, 'with the right rows');
-	recovered($one, 'a DO block');
 };
 
 subtest 'a statement fails, its release not answered' => sub {
@@ -296,6 +259,4 @@ subtest 'a statement fails, its release not answered' => sub {
 
 nothing_worse(0);
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

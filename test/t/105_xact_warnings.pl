@@ -4,9 +4,6 @@
 # protect, and of locks given back before others see the changes.
 # Proves G9, G10.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Transactions;
 
@@ -159,6 +156,4 @@ warns($one,
 	 SELECT redis_lock('early'); SELECT redis_unlock('early'); COMMIT",
 	[], 'the transaction holds it to its end: no warning');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

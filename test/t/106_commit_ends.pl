@@ -5,12 +5,8 @@
 # before the commit.
 # Proves G12, G15.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::CommitFaults;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -151,26 +147,6 @@ subtest 'terminated in a transaction, Redis frozen' => sub {
 	recovered($one, 'terminated');
 };
 
-# FATAL in the middle of a statement, with locks of two levels.
-subtest 'FATAL in a savepoint, Redis frozen' => sub {
-	my $s = $node->session;
-
-	run($s,
-		"BEGIN; SELECT redis_xact_lock('a'); SAVEPOINT s;
-		 SELECT redis_xact_lock('b')");
-	$s->start('SELECT pg_sleep(600)');
-	poll_until('the session to sleep',
-		sub { $node->value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1 });
-	$redis->freeze;
-	my $begin = now();
-	$s->terminate;
-	poll_until('the backend to end', sub { $s->is_gone });
-	cmp_ok((now() - $begin) * 1000, '<', 2 * $budget + $slack, 'it ends in time');
-	$redis->thaw;
-	$s->quit;
-	recovered($one, 'FATAL');
-};
-
 # ----------
 # A crash in the middle of a commit
 # ----------
@@ -209,8 +185,7 @@ subtest 'crash' => sub {
 		'the server to be back',
 		sub { eval { $node->value('SELECT 1') } });
 	is($node->count_rows('t') - $before, 1, 'the row is committed');
-	is( $node->value('SELECT count(*) FROM redis_locks'),
-		0, 'the new instance knows of no lock');
+	is($node->count_locks, 0, 'the new instance knows of no lock');
 	$proxy->clear;
 	$proxy->release;
 	poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'crash') });
@@ -222,6 +197,4 @@ subtest 'crash' => sub {
 
 nothing_worse(1);
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -6,9 +6,6 @@
 # answer.
 # Proves G4, G15, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::RedisCluster;
 use LockRedis::Sentinels;

@@ -6,11 +6,7 @@
 # waits for the end of the COMMIT (NOTIFY) does not wait for Redis.
 # Proves G4, G15.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 # Far beyond what any wait below may last.
 my $long = limit(60);
@@ -32,17 +28,7 @@ run($one,
 	q{CREATE TABLE t (a int); INSERT INTO t VALUES (1);
 	  BEGIN; SELECT redis_xact_lock('warm'); COMMIT});
 
-# These are left, soon.
-sub left_are
-{
-	my ($keys, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return ok(
-		eval { poll_until($name, sub { join(' ', $redis->all_keys) eq $keys }) }, $name);
-}
-
-sub orphans { return $node->value('SELECT orphans FROM redis_lock_stats'); }
+sub orphans { return $node->lock_stat('orphans'); }
 
 # A reply cannot come: the request is still at the proxy.
 sub let_go
@@ -119,35 +105,6 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	run($two, "SELECT redis_unlock('both')");
 }
 
-# Nested ones, those of an exception block, and cursors that are open in them.
-run($one,
-	q{BEGIN; SELECT redis_xact_lock('outer'); SAVEPOINT a; SELECT redis_xact_lock('in a');
-	  DECLARE c CURSOR FOR SELECT * FROM t; FETCH c;
-	  SAVEPOINT b; SELECT redis_xact_lock('in b'); DECLARE d CURSOR FOR SELECT * FROM t;
-	  FETCH d; SAVEPOINT c; SELECT redis_xact_lock('in c'); RELEASE c});
-is(join(' ', sort $redis->all_keys), 'in a in b in c outer', 'four are held');
-run($one, 'ROLLBACK TO b');
-left_are('in a outer', 'two after the inner rollback');
-run($one,
-	q{DO $$ BEGIN
-	      PERFORM redis_xact_lock('in block');
-	      FOR i IN 1 .. 3 LOOP PERFORM redis_xact_lock('in block ' || i); END LOOP;
-	      RAISE division_by_zero;
-	  EXCEPTION WHEN division_by_zero THEN
-	      -- The abort waits for its releases for a tenth of a second; the watchdog has them then.
-	      FOR i IN 1 .. 6000 LOOP
-	          EXIT WHEN NOT redis_is_locked('in block');
-	          PERFORM pg_sleep(0.01);
-	      END LOOP;
-	      IF redis_is_locked('in block') OR NOT redis_is_held('in a') THEN
-	          RAISE 'wrong';
-	      END IF;
-	  END $$});
-run($one, 'ROLLBACK TO a');
-left_are('outer', 'one after the outer rollback');
-run($one, 'COMMIT');
-left_are('', 'none after COMMIT');
-
 # ----------
 # What it waits for
 # ----------
@@ -214,7 +171,7 @@ sub wait_event
 
 	$far->wait_for_up;
 	run($s, "BEGIN; SELECT redis_xact_lock('far $_'); COMMIT") foreach 1 .. 5;
-	cmp_ok($far->value('SELECT orphans FROM redis_lock_stats'),
+	cmp_ok($far->lock_stat('orphans'),
 		'<', 5, 'is waited for by usual commits');
 	$proxy->latency(0);
 
@@ -225,9 +182,9 @@ sub wait_event
 	$proxy->latency(100);
 	$far->set('lockredis.url' => $proxy->url);
 	$far->wait_for_up;
-	my $before = $far->value('SELECT orphans FROM redis_lock_stats');
+	my $before = $far->lock_stat('orphans');
 	run($s, "BEGIN; SELECT redis_xact_lock('far $_'); COMMIT") foreach 1 .. 5;
-	cmp_ok($far->value('SELECT orphans FROM redis_lock_stats') - $before,
+	cmp_ok($far->lock_stat('orphans') - $before,
 		'<', 5, 'wherever it was before');
 	$proxy->latency(0);
 	$s->quit;
@@ -235,6 +192,4 @@ sub wait_event
 	$far->stop;
 }
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

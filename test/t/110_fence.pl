@@ -6,9 +6,6 @@
 # level. What a late holder may do to the data is the subject of 111_fence_race.
 # Proves G16, G17.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Fencing;
 
@@ -393,7 +390,4 @@ subtest 'a row that is forgotten meanwhile' => sub {
 	nothing_left($node, $redis, keys => $counters);
 };
 
-$one->quit;
-$two->quit;
-nothing_left($node, $redis, keys => $counters);
-done_testing();
+end_test($node, $redis, keys => $counters);

@@ -16,15 +16,10 @@
 #
 # Proves G17.  Shows what is not guaranteed: N15.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 
-$node->wait_for_up;
 
 my $one = $node->session;
 my $two = $node->session;
@@ -124,11 +119,8 @@ foreach my $what (
 	$two->query('ROLLBACK');
 }
 $two->start("SELECT redis_fence_forget('between')");
-poll_until(
-	'the other session to wait',
-	sub {
-		$node->value('SELECT cardinality(pg_blocking_pids(' . $two->pid . '))') > 0;
-	});
+poll_until('the other session to wait',
+	sub { $node->value('SELECT cardinality(pg_blocking_pids(' . $two->pid . '))') > 0 });
 $one->query_is("SELECT redis_fenced_xact_lock('between'); COMMIT", '2', 'still recorded');
 is($two->wait->out, 't', 'then it is forgotten');
 is(row('between'), '', 'indeed');
@@ -146,6 +138,4 @@ my @requests = $redis->session_commands(
 is(scalar @requests, 0, 'without a request');
 $one->query('COMMIT');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -1,11 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Fencing: what is recorded follows savepoints and exception blocks; tokens issued
-# elsewhere; tokens never go down, whatever happens to the counter meanwhile.
+# elsewhere; a counter that is used up.
 # Proves G16, G17.
-
-use strict;
-use warnings FATAL => 'all';
 
 use LockRedis::Test;
 use LockRedis::Topic::Fencing;
@@ -161,32 +158,6 @@ SQL
 	nothing_left($node, $redis, keys => $counters);
 };
 
-# The owner's own trigger on the table takes Redis locks while the record is
-# written, so many that whatever keeps account of them has to grow.
-subtest 'a trigger that takes locks' => sub {
-	$node->safe_psql('postgres', <<'SQL');
-CREATE FUNCTION take_locks() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM redis_xact_lock('many ' || i) FROM generate_series(1, 200) i;
-	RETURN NEW;
-END $$;
-CREATE TRIGGER take_locks BEFORE INSERT OR UPDATE ON redis_fences
-	FOR EACH ROW EXECUTE FUNCTION take_locks();
-SQL
-	my $s = $node->session;
-
-	$s->query_is("BEGIN; SELECT redis_fenced_xact_lock('trigger')",
-		'1', 'recorded');
-	$s->query_is("SELECT count(*) FROM redis_locks", '201', 'with many locks');
-	$s->query_is("SELECT redis_fenced_xact_lock('trigger')",
-		'1', 'and known to be recorded');
-	$s->query_is('COMMIT', '', 'committed');
-	is(row('trigger'), 1, 'indeed');
-	$node->safe_psql('postgres', 'DROP TRIGGER take_locks ON redis_fences');
-	$s->quit;
-	nothing_left($node, $redis, keys => $counters);
-};
-
 # ----------
 # Tokens issued elsewhere
 # ----------
@@ -284,123 +255,4 @@ subtest 'a counter that is used up' => sub {
 	nothing_left($node, $redis, keys => $counters);
 };
 
-# ----------
-# Whatever happens to the counter
-# ----------
-
-# Six sessions record tokens of two keys, in transactions and savepoints that
-# are sometimes rolled back, over session-level holds and without; meanwhile the
-# counters are deleted, set back, and everything is flushed.  The commit guard
-# is off, so nothing but the fence table decides.  A trigger writes down what
-# happens to the rows while they are locked, so its numbers are in the order of
-# the commits.
-subtest 'tokens never go down' => sub {
-	my $seed = $ENV{LOCKREDIS_TEST_SEED} || time;
-
-	srand $seed;
-	note "seed $seed; LOCKREDIS_TEST_SEED sets it";
-	$node->safe_psql('postgres', <<'SQL');
-CREATE TABLE history (n bigserial, key text, op text, old bigint, new bigint);
-GRANT ALL ON history, history_n_seq TO PUBLIC;
-CREATE FUNCTION note_fence() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-	INSERT INTO history (key, op, old, new)
-		VALUES (NEW.key, TG_OP, CASE TG_OP WHEN 'UPDATE' THEN OLD.token END, NEW.token);
-	RETURN NULL;
-END $$;
-CREATE TRIGGER note AFTER INSERT OR UPDATE ON redis_fences
-	FOR EACH ROW EXECUTE FUNCTION note_fence();
-CREATE SEQUENCE failures;
-CREATE SEQUENCE stop;
-
-CREATE FUNCTION draw(k text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	t bigint := redis_fenced_xact_lock(k);
-	r bigint;
-BEGIN
-	SELECT token INTO r FROM redis_fences WHERE key = k;
-	IF r IS DISTINCT FROM t OR redis_fence(k) IS DISTINCT FROM t THEN
-		RAISE EXCEPTION 'token % but % recorded and % held', t, r, redis_fence(k);
-	END IF;
-END $$;
-
-CREATE PROCEDURE stress() LANGUAGE plpgsql AS $$
-DECLARE
-	k text;
-BEGIN
-	WHILE NOT (SELECT is_called FROM stop) LOOP
-		k := 'stress ' || 1 + floor(random() * 2);
-		BEGIN
-			IF random() < 0.3 THEN
-				PERFORM redis_lock(k);
-			ELSIF random() < 0.3 THEN
-				PERFORM redis_fenced_lock(k);
-			END IF;
-			BEGIN
-				PERFORM draw(k);
-				IF random() < 0.3 THEN
-					RAISE division_by_zero;
-				END IF;
-			EXCEPTION WHEN division_by_zero THEN
-				NULL;
-			END;
-			PERFORM draw(k);
-		-- The last if the test is just changing the counter in a table
-		EXCEPTION WHEN serialization_failure OR object_not_in_prerequisite_state
-		OR lock_not_available THEN
-			PERFORM nextval('failures');
-		END;
-		IF random() < 0.2 THEN
-			ROLLBACK;
-		ELSE
-			COMMIT;
-		END IF;
-		PERFORM redis_unlock_all();
-		COMMIT;
-	END LOOP;
-END $$;
-SQL
-	my @workers = map {
-		$node->session(
-			settings => {
-				'lockredis.commit_guard' => 'off',
-				'client_min_messages' => 'error'
-			})
-	} 1 .. 6;
-
-	# However long that takes on a machine that is busy
-	my $enough = sub {
-		return $node->value("SELECT count(*) >= 100 FROM history WHERE op = 'UPDATE'") eq 't';
-	};
-
-	$_->start('CALL stress()') foreach @workers;
-	for (my $i = 1; $i <= 60 || ($i <= 6000 && !$enough->()); $i++)
-	{
-		my $key = 'stress ' . (1 + int rand 2);
-
-		pause(rand 0.05);
-		if ($i % 3 == 0) { $redis->cmd('FLUSHALL'); }
-		elsif (rand() < 0.5) { set_counter($key, int rand 5); }
-		elsif (rand() < 0.5) { $redis->cmd('DEL', $key); }
-	}
-	$node->value("SELECT nextval('stop')");
-	is_deeply([ map { my $r = $_->wait; $r->error ? $r->{raw} : () } @workers ],
-		[], 'no session failed otherwise');
-	my ($updates, $down, $broken) = split /\|/, $node->value(<<'SQL');
-SELECT count(*) FILTER (WHERE op = 'UPDATE'),
-	count(*) FILTER (WHERE new <= old),
-	count(*) FILTER (WHERE old IS DISTINCT FROM before)
-FROM (SELECT *, lag(new) OVER (PARTITION BY key ORDER BY n) AS before FROM history) h
-SQL
-	is($down, 0, 'no token was recorded at or below another one');
-	is($broken, 0, 'each was recorded upon the one before');
-	cmp_ok($updates, '>=', 100, "$updates tokens were recorded");
-	note 'holds found lost: ' . $node->value('SELECT last_value FROM failures');
-	$_->quit foreach @workers;
-	nothing_left($node, $redis, keys => $counters);
-};
-
-$one->quit;
-$two->quit;
-nothing_left($node, $redis, keys => $counters);
-done_testing();
+end_test($node, $redis, keys => $counters);

@@ -2,15 +2,12 @@
 
 # Fencing: the table cannot be written by ordinary roles except through the
 # functions, nor made to run their code as its owner; other schemas, databases,
-# encodings, a dump; where nothing can be written.
-# Proves G8, G17, G33.
-
-use strict;
-use warnings FATAL => 'all';
+# encodings; where nothing can be written.  (321_search_path has names in front of
+# ours, 332_dump a dump, 042_server a standby.)
+# Proves G17, G33.
 
 use LockRedis::Test;
 use LockRedis::Topic::Fencing;
-use PostgreSQL::Test::Utils;
 
 start_servers();
 
@@ -25,8 +22,7 @@ CREATE ROLE bob LOGIN;
 CREATE ROLE service LOGIN;
 GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint) TO service;
 SQL
-$one->value(
-	"SELECT redis_fenced_xact_lock('forgotten'), redis_fenced_xact_lock('row')");
+$one->value("SELECT redis_fenced_xact_lock('row')");
 
 subtest 'ordinary roles' => sub {
 	my $bob = $node->session(user => 'bob');
@@ -107,77 +103,6 @@ SQL
 	$bob->query_is(
 		"SET ROLE service; SELECT redis_fenced_xact_lock('bob'), current_user; RESET ROLE",
 		'62|service', 'after SET ROLE');
-	$bob->quit;
-	nothing_left($node, $redis, keys => $counters);
-};
-
-# An ordinary role puts operators, functions and tables of its own in front of
-# PostgreSQL's.  They are called where it asks for them itself, and nowhere in
-# what runs as the owner of the table.
-subtest 'own operators in front of the path' => sub {
-	$node->safe_psql('postgres', <<'SQL');
-CREATE SCHEMA evil AUTHORIZATION bob;
-CREATE TABLE witness (who text, what text);
-GRANT ALL ON witness TO PUBLIC;
-GRANT EXECUTE ON FUNCTION redis_fence_check(text, bigint), redis_fence_forget(text) TO bob;
-SQL
-	my $bob = $node->session(user => 'bob');
-	my $setup = $bob->query(<<'SQL');
-CREATE FUNCTION evil.tell(what text) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-	INSERT INTO public.witness VALUES (current_user, what);
-	RETURN true;
-END $$;
-CREATE FUNCTION evil.less(bigint, bigint) RETURNS boolean LANGUAGE sql
-	AS $$ SELECT evil.tell('<') $$;
-CREATE FUNCTION evil.equal(text, text) RETURNS boolean LANGUAGE sql
-	AS $$ SELECT evil.tell('=') $$;
-CREATE OPERATOR evil.< (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.less);
-CREATE OPERATOR evil.= (LEFTARG = text, RIGHTARG = text, FUNCTION = evil.equal);
-CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql
-	AS $$ SELECT pg_catalog.clock_timestamp() FROM evil.tell('clock_timestamp') $$;
-CREATE TABLE evil.redis_fences (LIKE public.redis_fences INCLUDING ALL);
-CREATE FUNCTION evil.trigger() RETURNS trigger LANGUAGE plpgsql
-	AS $$ BEGIN PERFORM evil.tell('trigger'); RETURN NEW; END $$;
-CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON evil.redis_fences
-	FOR EACH ROW EXECUTE FUNCTION evil.trigger();
-CREATE TEMP TABLE redis_fences (LIKE public.redis_fences INCLUDING ALL);
-CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON pg_temp.redis_fences
-	FOR EACH ROW EXECUTE FUNCTION evil.trigger();
-SQL
-	is($setup->{raw}, '', 'set up');
-
-	foreach my $path ('evil, pg_catalog', 'pg_temp, evil, pg_catalog')
-	{
-		$bob->query("SET search_path = $path");
-		$bob->query_is(
-			q{SELECT 1::bigint < 2::bigint, 'a'::text = 'b'::text, clock_timestamp() IS NULL},
-			't|t|f',
-			"$path: operators of its own");
-		is( $node->value(
-				q{SELECT string_agg(DISTINCT who, ' '), count(*) FROM witness}),
-			'bob|3',
-			'are called');
-		$node->safe_psql('postgres', 'TRUNCATE witness');
-
-		my $high = 1000 + (row('evil') || 0);
-		$bob->query_is(
-			"SELECT public.redis_fence_check('evil', $high)", '',
-			'redis_fence_check');
-		my $token = $high + 1;
-		$bob->query_is(
-			"BEGIN; SELECT public.redis_fenced_xact_lock('evil'); SELECT public.redis_try_fenced_xact_lock('evil'); COMMIT",
-			"$token\n$token", 'redis_fenced_xact_lock, that has to be raised');
-		$bob->query_fails("SELECT public.redis_fence_check('evil', 1)",
-			'23000', qr/stale/, 'redis_fence_check, stale');
-		$bob->query_is("SELECT public.redis_fence_forget('forgotten')",
-			$path eq 'evil, pg_catalog' ? 't' : 'f', 'redis_fence_forget');
-		is(row('evil'), $token, 'recorded where it belongs');
-		is($node->value('SELECT string_agg(DISTINCT what, \' \') FROM witness'),
-			'', 'none of its own code has run');
-		is($node->value('SELECT count(*) FROM evil.redis_fences'),
-			0, 'nor was its own table written');
-	}
 	$bob->quit;
 	nothing_left($node, $redis, keys => $counters);
 };
@@ -351,35 +276,6 @@ subtest 'encodings' => sub {
 	nothing_left($node, $redis, keys => $counters);
 };
 
-# A dump has the table's rows, as the counter may not be there where it is
-# restored.
-subtest 'dump and restore' => sub {
-	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
-	my $all = q{SELECT string_agg(key || '=' || token || '@' || recorded_at, ',' ORDER BY key) FROM redis_fences};
-
-	$one->query_is("SELECT redis_fence_check('dump', 77)", '', 'recorded: 77');
-	command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ],
-		'dumped');
-	$node->safe_psql('postgres', 'CREATE DATABASE restored');
-	command_ok(
-		[
-			'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d',
-			$node->connstr('restored')
-		],
-		'restored');
-	is($node->value($all, dbname => 'restored'),
-		$node->value($all), 'with its rows');
-
-	$redis->cmd('FLUSHALL');
-	my $s = $node->session(dbname => 'restored', user => 'bob');
-	$s->query_is("SELECT redis_fenced_xact_lock('dump')", '78',
-		'tokens go on where they were, though the counter is gone');
-	$s->query_fails('DELETE FROM redis_fences', '42501',
-		qr/permission denied/, 'and the table is as protected as before');
-	$s->quit;
-	nothing_left($node, $redis, keys => $counters);
-};
-
 # ----------
 # Where nothing can be written
 # ----------
@@ -400,39 +296,4 @@ subtest 'a read-only transaction' => sub {
 	nothing_left($node, $redis, keys => $counters);
 };
 
-of_redis 'it takes no locks' => sub {
-	subtest 'a standby' => sub {
-		$node->backup('fence');
-		my $standby = LockRedis::Node->new('standby');
-		$standby->init_from_backup($node, 'fence', has_streaming => 1);
-		$standby->start;
-		$node->wait_for_catchup($standby);
-		$standby->wait_for_up;
-		my $s = $standby->session;
-		my $token = $s->value("SELECT redis_fenced_lock('standby')");
-
-		is($token, counter('standby'), 'session-level tokens can be had');
-		$two->query_is("SELECT redis_try_fenced_lock('standby')",
-			'NULL', 'and exclude those of the primary');
-		foreach my $key ('standby', 'standby 2')
-		{
-			$s->query_fails("SELECT $_('$key')",
-				'25006', qr/recovery|read-only/, "$_ of $key")
-			  foreach 'redis_fenced_xact_lock', 'redis_try_fenced_xact_lock',
-			  'redis_fence_forget';
-			$s->query_fails("SELECT redis_fence_check('$key', 1)",
-				'25006', qr/recovery|read-only/, "redis_fence_check of $key");
-		}
-		is(counter('standby 2'), undef, 'nothing was taken for it');
-		$s->query_is("SELECT redis_fence('standby'), redis_unlock('standby')",
-			"$token|t", 'the hold is not disturbed');
-		$s->quit;
-		nothing_left([ $node, $standby ], $redis, keys => $counters);
-		$standby->stop;
-	};
-};
-
-$one->quit;
-$two->quit;
-nothing_left($node, $redis, keys => $counters);
-done_testing();
+end_test($node, $redis, keys => $counters);

@@ -5,12 +5,8 @@
 # nothing happened at all.  Where it may be called, and with what.
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Jobs;
-use PostgreSQL::Test::Utils;
 
 start_servers();
 
@@ -134,23 +130,6 @@ SQL
 		'f', 'held elsewhere');
 	$redis->cmd('DEL', 'elsewhere');
 
-	# It waits for as long as it is told, or as lock_timeout says.
-	$one->start(
-		"CALL redis_with_lock('busy', 'INSERT INTO done VALUES (''ran'')', wait => '10 minutes')"
-	);
-	$node->wait_for_waiters('busy', 1);
-	$two->query_is("SELECT redis_unlock('busy')", 't', 'given back');
-	is($one->wait->out, 't', 'a waiter runs then');
-	is(done(), 'ran', 'indeed');
-	$two->query_is("SELECT redis_lock('busy')", '', 'held again');
-	$one->query_fails(
-		"SET lock_timeout = '50 ms'; CALL redis_with_lock('busy', 'SELECT 1', wait => NULL)",
-		'55P03', qr/lock timeout/, 'lock_timeout');
-	$one->query('RESET lock_timeout');
-	$one->start("CALL redis_with_lock('busy', 'SELECT 1', wait => NULL)");
-	$node->wait_for_waiters('busy', 1);
-	$one->cancel;
-	$one->wait->fails('57014', qr/user request/, 'cancelled as a waiter');
 	$two->query_is("SELECT redis_unlock('busy')", 't', 'given back');
 	is(done(), '', 'nothing was done');
 	nothing_left($node, $redis);
@@ -326,27 +305,17 @@ subtest 'arguments' => sub {
 # A plain client that has no psql around it: pgbench sends a simple query or
 # Parse, Bind and Execute, with a parameter for the key.
 subtest 'simple and extended protocol' => sub {
-	my $dir = PostgreSQL::Test::Utils::tempdir();
-	my $script = "$dir/job.sql";
-
-	append_to_file($script, <<'SQL');
+	foreach my $protocol ('simple', 'extended', 'prepared')
+	{
+		$node->pgbench(
+			"-n -t 3 -M $protocol", 0, [qr{processed: 3/3}], [qr{^$}],
+			"pgbench, $protocol", { $protocol => <<'SQL' });
 \set k random(1, 1000000)
 CALL redis_with_lock('pgbench ' || :k, 'INSERT INTO done VALUES (''pgbench'')');
 SQL
-	foreach my $protocol ('simple', 'extended', 'prepared')
-	{
-		command_ok(
-			[
-				'pgbench', '-n', '-t', '3', '-M', $protocol, '-f', $script,
-				$node->connstr('postgres')
-			],
-			"pgbench, $protocol");
 		is(done(), 'pgbench pgbench pgbench', "$protocol: it has run");
 	}
 	nothing_left($node, $redis);
 };
 
-$one->quit;
-$two->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

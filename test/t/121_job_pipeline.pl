@@ -10,20 +10,13 @@
 #   and what it does afterwards belongs to the rest of the pipeline.
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IPC::Run;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { log_line_prefix => '%e ' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { log_line_prefix => '%e ' });
 
-$node->wait_for_up;
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE done (what text);
 CREATE PROCEDURE before_and_after() LANGUAGE plpgsql AS $$
@@ -162,6 +155,4 @@ my $error = pipeline(q{INSERT INTO done VALUES ('before')}, 'CALL commits()');
 is(done(), $error ? '' : 'before job', 'a procedure that commits by itself')
   || diag $error;
 
-$s->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

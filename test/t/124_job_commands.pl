@@ -6,9 +6,6 @@
 # it back.
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Jobs;
 use PostgreSQL::Test::Utils;
@@ -352,7 +349,4 @@ SQL
 	nothing_left($node, $redis);
 };
 
-$one->quit;
-$two->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

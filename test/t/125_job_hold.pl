@@ -4,12 +4,8 @@
 # hold_at_least whatever ends the command, and a Redis that is away.
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Jobs;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -113,8 +109,7 @@ subtest 'hold_at_least' => sub {
 		"CALL redis_with_lock('keep', 'INSERT INTO done VALUES (''ran'')', $more)",
 		't', 'a quick command');
 	stays_locked('keep', $start, $hold, 'a quick command');
-	is($node->value('SELECT count(*) FROM redis_locks'),
-		0, 'nobody on this server holds it');
+	is($node->count_locks, 0, 'nobody on this server holds it');
 	$one->query_is("SELECT redis_is_held('keep'), redis_is_locked('keep')",
 		'f|t', 'the session neither');
 	$one->query_is("CALL redis_with_lock('keep', 'SELECT 1')",
@@ -166,8 +161,7 @@ subtest 'hold_at_least' => sub {
 		"CALL redis_with_lock('keep', 'INSERT INTO done VALUES (''late''); SELECT pg_sleep(1.5)', lease => '500 ms', hold_at_least => '$patient s')",
 		'40001', qr/the lock "keep" was lost/, 'a lease that ends before');
 	stays_locked('keep', $start, $patient, 'a lease that ends before');
-	poll_until('the watchdog to have done its part',
-		sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+	poll_until('the watchdog to have done its part', sub { $node->count_locks == 0 });
 	stays_locked('keep', $start, $patient, 'after it was given back');
 	$two->query_is("CALL redis_with_lock('keep', 'SELECT 1')",
 		'f', 'nobody else has it meanwhile');
@@ -202,8 +196,7 @@ foreach my $how ('a cancel', 'pg_terminate_backend', 'the client vanishes')
 			poll_until('the backend to end', sub { $s->is_gone });
 		}
 		stays_locked('keep', $start, $hold, $how);
-		is($node->value('SELECT count(*) FROM redis_locks'),
-			0, 'nobody on this server holds it');
+		is($node->count_locks, 0, 'nobody on this server holds it');
 		$two->query_is("CALL redis_with_lock('keep', 'SELECT 1')",
 			'f', 'and nobody can take it');
 		is(done(), '', 'rolled back');
@@ -224,11 +217,9 @@ subtest 'hold_at_least, and Redis is frozen at the end' => sub {
 	$redis->freeze;
 	$s->terminate;
 	poll_until('the backend to end', sub { $s->is_gone });
-	is($node->value('SELECT count(*) FROM redis_locks WHERE pid IS NULL'),
-		1, 'left to the watchdog');
+	is($node->count_locks('pid IS NULL'), 1, 'left to the watchdog');
 	$redis->thaw;
-	poll_until('the watchdog to give it back',
-		sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+	poll_until('the watchdog to give it back', sub { $node->count_locks == 0 });
 	stays_locked('keep', $start, $hold, 'given back by the watchdog');
 	$redis->cmd('DEL', 'keep');
 	$s->quit;
@@ -264,35 +255,6 @@ foreach my $longer ('the lease', 'hold_at_least')
 		nothing_left($node, $redis);
 	};
 }
-
-# Two servers whose clocks differ start the same quick job, one after the other
-# has finished.  Without hold_at_least it runs twice.
-of_redis 'there is one server' => sub {
-	subtest 'a quick job on two servers' => sub {
-		my $other = LockRedis::Node->create(
-			'other',
-			redis => $redis,
-			settings => \%settings);
-		my $there = $other->session;
-		my $hold = limit(20);
-
-		$other->wait_for_up;
-		foreach my $more ('', ", hold_at_least => '$hold s'")
-		{
-			my $ran = 0;
-			foreach my $s ($one, $there, $one)
-			{
-				$ran++
-				  if $s->value("CALL redis_with_lock('cron', 'SELECT 1'$more)") eq 't';
-			}
-			is($ran, $more ? 1 : 3, $more ? 'runs once' : 'without hold_at_least it does not');
-		}
-		$there->quit;
-		$redis->cmd('DEL', 'cron');
-		nothing_left([ $node, $other ], $redis);
-		$other->stop;
-	};
-};
 
 # ----------
 # Redis is away
@@ -332,7 +294,4 @@ of_redis 'the worker is always started again' => sub {
 	};
 };
 
-$one->quit;
-$two->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -8,9 +8,6 @@
 #   A: is told, waits until B has done, and goes on: the job has run twice
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Jobs;
 

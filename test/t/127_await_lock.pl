@@ -10,9 +10,6 @@
 # - A wait that ends by lock_timeout, cancel or the end of the session leaves nothing.
 # Proves G24.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Jobs;
 

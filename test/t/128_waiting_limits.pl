@@ -1,16 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What docs/waiting.md says of limits and of clients that have gone:
-# - the shorter one of "wait" and lock_timeout ends a wait, the one with false, the other with
-#   an error; statement_timeout ends any; transaction_timeout ends the session
+# - transaction_timeout ends the session (other limits are in 015_wait_unheard)
 # - a waiter whose client has gone stays in the queue, unless client_connection_check_interval
 #   has its session look; when its turn comes it gives the lock back
 # - waiting clients of a pooler occupy its connections to the server: when all of them wait, the
 #   unlock of a token lock has to wait for one of them; its query_timeout does not end a wait
 # Proves G10.
-
-use strict;
-use warnings FATAL => 'all';
 
 use LockRedis::Pooler;
 use LockRedis::Test;
@@ -28,19 +24,8 @@ is($node->value('SHOW client_connection_check_interval'), '0', 'what PostgreSQL 
 # Limits
 # ----------
 
-subtest 'the shorter limit decides' => sub {
+subtest 'transaction_timeout' => sub {
 	$one->query("SELECT redis_lock('k')");
-	$two->query("SET lock_timeout = '10 min'");
-	$two->query_is("SELECT redis_try_lock('k', '50 ms')", 'f', 'wait: false');
-	$two->query("SET lock_timeout = '50 ms'");
-	$two->query_fails("SELECT redis_try_lock('k', '10 min')",
-		'55P03', qr/lock timeout/, 'lock_timeout: an error');
-	$two->query_is("SELECT redis_try_lock('k', '0')", 'f', 'nor does a try that does not wait');
-	$two->query("SET lock_timeout = 0; SET statement_timeout = '50 ms'");
-	$two->query_fails("SELECT redis_try_lock('k', '10 min')",
-		'57014', qr/statement timeout/, 'statement_timeout: an error');
-	poll_until('no limit', sub { !$two->query('RESET statement_timeout')->error });
-	$two->query_is("SELECT redis_is_held('k')", 'f', 'nothing is taken');
 	if ($node->value('SHOW server_version_num') >= 170000)
 	{
 		my $ends = $node->session;

@@ -5,9 +5,6 @@
 # either scope, in savepoints, and what verify asks.
 # Proves G12, G13.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Guard;
 
@@ -289,87 +286,76 @@ foreach my $unlock ("redis_unlock('s')", 'redis_unlock_all()')
 # ROLLBACK TO takes back what was done under locks that were taken inside, so it
 # forgets their losses; not those of locks taken before.
 subtest 'savepoints' => sub {
-	run($one, 'BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a');
-	run($one, "SELECT redis_lock('in')");
-	$two->take_away('in');
-	$one->query("SELECT redis_unlock('in')");
-	run($one, 'INSERT INTO t VALUES (2); ROLLBACK TO a');
-	commit_works($one, 1, 'taken, lost and unlocked inside: forgotten');
+	my $begin = 'BEGIN; INSERT INTO t VALUES (1)';
+	my $released = "$begin; SAVEPOINT a; SAVEPOINT b; SELECT redis_lock('in'); RELEASE b";
+	my $both = "$begin; SELECT redis_lock('out'); SAVEPOINT a; SELECT redis_lock('in')";
+	my ($in, $out) = ("SELECT redis_unlock('in')", "SELECT redis_unlock('out')");
+	my $xact_lock = "SELECT redis_xact_lock('out')";
 
-	run($one,
-		"SELECT redis_lock('out'); BEGIN; INSERT INTO t VALUES (1);
-		 SAVEPOINT a");
-	$two->take_away('out');
-	$one->query("SELECT redis_unlock('out')");
-	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'out', $by_force, 'taken before the transaction', '55000');
+	# [ what, statements before the loss, what is lost, statements after it, for which key COMMIT
+	# is refused, and with which code ]
+	foreach my $case (
+		[
+			'taken, lost and unlocked inside: forgotten',
+			"$begin; SAVEPOINT a; SELECT redis_lock('in')",
+			['in'], "$in; INSERT INTO t VALUES (2); ROLLBACK TO a"
+		],
+		[
+			'taken before the transaction', "SELECT redis_lock('out'); $begin; SAVEPOINT a",
+			['out'], "$out; ROLLBACK TO a", 'out', '55000'
+		],
+		[
+			'taken before the savepoint', "$begin; SELECT redis_lock('out'); SAVEPOINT a",
+			['out'], "$out; ROLLBACK TO a", 'out', '55000'
+		],
 
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
-		 SAVEPOINT a");
-	$two->take_away('out');
-	$one->query("SELECT redis_unlock('out')");
-	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'out', $by_force, 'taken before the savepoint', '55000');
+		# Released savepoints belong to the one around them.
+		[
+			'taken in a released savepoint, ROLLBACK TO a',
+			$released, ['in'], "SAVEPOINT c; $in; RELEASE c; ROLLBACK TO a"
+		],
+		[
+			'taken in a released savepoint, RELEASE a',
+			$released, ['in'], "SAVEPOINT c; $in; RELEASE c; RELEASE a", 'in', '55000'
+		],
 
-	# Released savepoints belong to the one around them.
-	foreach my $back ('ROLLBACK TO a', 'RELEASE a')
+		# Two losses: the one that is not forgotten counts, whatever their order.
+		[ 'in, out', $both, [ 'in', 'out' ], "$in; $out; ROLLBACK TO a", 'out', '55000' ],
+		[ 'out, in', $both, [ 'in', 'out' ], "$out; $in; ROLLBACK TO a", 'out', '55000' ],
+
+		# A lock that is taken inside at both levels is taken inside.
+		[
+			'a session-level lock on top of a transaction-level one',
+			"$begin; SAVEPOINT a; SELECT redis_xact_lock('in'); SELECT redis_lock('in')",
+			['in'], "$in; ROLLBACK TO a"
+		],
+
+		# Not unlocked: a session-level loss stays, a transaction-level one goes.
+		[
+			'session-level, never unlocked', "$begin; SAVEPOINT a; SELECT redis_lock('in')",
+			['in'], 'ROLLBACK TO a', 'in', '55000'
+		],
+		[
+			'transaction-level, taken inside',
+			"$begin; SAVEPOINT a; SELECT redis_xact_lock('in')",
+			['in'], 'ROLLBACK TO a'
+		],
+		[
+			'transaction-level, taken before',
+			"$begin; $xact_lock; SAVEPOINT a; $xact_lock",
+			['out'], 'ROLLBACK TO a', 'out', '40001'
+		])
 	{
-		run($one,
-			"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a; SAVEPOINT b;
-			 SELECT redis_lock('in'); RELEASE b");
-		$two->take_away('in');
-		$one->query("SAVEPOINT c; SELECT redis_unlock('in')");
-		run($one, "RELEASE c; $back");
-		$back =~ /ROLLBACK/
-		  ? commit_works($one, 1, "taken in a released savepoint, $back")
-		  : commit_fails($one, 'in', $by_force,
-			"taken in a released savepoint, $back", '55000');
+		my ($name, $before, $lost, $after, $refused, $sqlstate) = @$case;
+
+		run($one, $before);
+		$two->take_away(@$lost);
+		$one->query($after);
+		$refused
+		  ? commit_fails($one, $refused, $by_force, $name, $sqlstate)
+		  : commit_works($one, 1, $name);
+		$one->query('SELECT redis_unlock_all()');
 	}
-
-	# Two losses: the one that is not forgotten counts, whatever their order.
-	foreach my $order ([qw(in out)], [qw(out in)])
-	{
-		run($one,
-			"BEGIN; INSERT INTO t VALUES (1); SELECT redis_lock('out');
-			 SAVEPOINT a; SELECT redis_lock('in')");
-		$two->take_away('in', 'out');
-		$one->query("SELECT redis_unlock('$_')") foreach @$order;
-		run($one, 'ROLLBACK TO a');
-		commit_fails($one, 'out', $by_force, "unlocked: @$order", '55000');
-	}
-
-	# A lock that is taken inside at both levels is taken inside.
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
-		 SELECT redis_xact_lock('in'); SELECT redis_lock('in')");
-	$two->take_away('in');
-	$one->query("SELECT redis_unlock('in')");
-	run($one, 'ROLLBACK TO a');
-	commit_works($one, 1, 'a session-level lock on top of a transaction-level one');
-
-	# Not unlocked: a session-level loss stays, a transaction-level one goes.
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
-		 SELECT redis_lock('in')");
-	$two->take_away('in');
-	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'in', $by_force, 'session-level, never unlocked', '55000');
-	$one->query("SELECT redis_unlock('in')");
-
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT a;
-		 SELECT redis_xact_lock('in')");
-	$two->take_away('in');
-	run($one, 'ROLLBACK TO a');
-	commit_works($one, 1, 'transaction-level, taken inside');
-
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('out');
-		 SAVEPOINT a; SELECT redis_xact_lock('out')");
-	$two->take_away('out');
-	run($one, 'ROLLBACK TO a');
-	commit_fails($one, 'out', $by_force, 'transaction-level, taken before');
 
 	run($one, q{BEGIN; INSERT INTO t VALUES (1);
 		DO $$
@@ -383,6 +369,4 @@ subtest 'savepoints' => sub {
 	commit_works($one, 1, 'an exception block');
 };
 
-$_->quit foreach $one, $two, $quick;
-nothing_left([ $node, $far ], $redis);
-done_testing();
+end_test([ $node, $far ], $redis);

@@ -5,12 +5,8 @@
 # of a lease; given leases are renewed from pre-commit to the release.
 # Proves G12, G14.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Guard;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -20,12 +16,7 @@ sub sleeps
 	my ($s, $seconds) = @_;
 
 	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
-	return poll_until(
-		'the session to sleep',
-		sub {
-			$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-				  . $s->pid) eq 'PgSleep';
-		});
+	return $node->wait_for_event($s, 'PgSleep');
 }
 
 # ----------
@@ -197,13 +188,8 @@ subtest 'given leases are renewed past pre-commit' => sub {
 					  . $session->pid) eq $state;
 			});
 	}
-	poll_until(
-		'a lease and more to have passed',
-		sub {
-			$node->value(
-				"SELECT count(*) FROM redis_locks WHERE renewals >= 4 AND NOT renewed AND granted"
-			) == 2;
-		});
+	poll_until('a lease and more to have passed',
+		sub { $node->count_locks("renewals >= 4 AND NOT renewed AND granted") == 2 });
 	ok($redis->cmd('EXISTS', $_), "$_ is still held") foreach qw(k k2);
 	ok($_->is_running, 'the commit waits') foreach $one, $two;
 
@@ -303,23 +289,4 @@ of_redis 'the store cannot be out of reach' => sub {
 	};
 };
 
-# verify without an answer: nobody can say that the lock is ours.
-of_redis 'the store cannot be out of reach' => sub {
-	subtest 'verify without the store' => sub {
-		my $s = $far->session(settings => { 'lockredis.commit_guard' => 'verify' });
-
-		run($s, "BEGIN; SELECT redis_xact_lock('k'); INSERT INTO t VALUES (1)");
-		$proxy->mode('refuse');
-		$proxy->reset_all;
-		$s->query_fails('COMMIT', '58000', qr/could not reach the lock store/,
-			'the commit fails');
-		is($far->value('SELECT count(*) FROM t'), 0, 'nothing is committed');
-		$proxy->mode('pass');
-		$far->wait_for_up;
-		$s->quit;
-	};
-};
-
-$_->quit foreach $one, $two, $quick;
-nothing_left([ $node, $far ], $redis);
-done_testing();
+end_test([ $node, $far ], $redis);

@@ -6,11 +6,7 @@
 # both levels.
 # Proves G12.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
@@ -23,7 +19,6 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 my $one = $node->session;
 my $two = $node->session;
 
-$node->wait_for_up;
 run($one, 'CREATE TABLE t (a int)');
 run($two, "SELECT redis_is_locked('connected')");
 
@@ -168,18 +163,4 @@ subtest 'a lease that is shorter than a request' => sub {
 	run($one, 'ROLLBACK; RESET lockredis.commit_guard');
 };
 
-# What stays as it was: one request to verify, and none when all is well.
-subtest 'what it costs' => sub {
-	foreach my $guard ([ 'lease', 0 ], [ 'verify', 1 ])
-	{
-		run($one,
-			"SET lockredis.commit_guard = '$guard->[0]'; BEGIN;
-			 SELECT redis_xact_lock('a'), redis_xact_lock('b'); INSERT INTO t VALUES (1)");
-		my $n = grep { /"EVALSHA"/i } $redis->session_commands(sub { run($one, 'COMMIT') });
-		is($n, 1 + $guard->[1], $guard->[0]);
-	}
-};
-
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,15 +5,10 @@
 # just before fails there by the guard, unless the loss has ended.
 # Proves G14.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		wal_level => 'replica',
 		max_wal_senders => 1,
@@ -23,7 +18,6 @@ my $node = LockRedis::Node->create(
 my $one = $node->session(settings => { 'lockredis.on_lost' => 'cancel' });
 my $two = $node->session;
 
-$node->wait_for_up;
 run($one, 'CREATE TABLE t (a int)');
 run($two, "SELECT redis_is_locked('connected')");
 
@@ -80,6 +74,7 @@ subtest 'the session was idle' => sub {
 # Whether the signal is sent is known when redis_force_unlock returns.
 foreach my $end (
 	[ 'COMMIT', 'BEGIN; INSERT INTO t VALUES (1)' ],
+	[ 'COMMIT', "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('k')" ],
 	[ "PREPARE TRANSACTION 'p'", 'BEGIN; INSERT INTO t VALUES (1)' ],
 	[
 		"COMMIT PREPARED 'p'",
@@ -88,19 +83,34 @@ foreach my $end (
 {
 	my ($sql, $begin) = @$end;
 
-	subtest "$sql after $begin" => sub {
-		run($one, "SELECT redis_lock('k'); $begin");
-		$node->set(synchronous_standby_names => 'nobody');
-		$one->start($sql);
-		$node->wait_for_event($one, 'SyncRep');
-		$two->take_away('k');
-		$node->set(synchronous_standby_names => '');
-		is($one->wait->{raw}, '', 'its wait was not cut');
-		$one->query_warns("SELECT redis_unlock('k')", 'f', '01000',
-			qr/by force/, 'the loss is there to be seen');
-		run($one, "COMMIT PREPARED 'p'") if $sql =~ /PREPARE /;
-	};
+	foreach my $on_lost ('cancel', 'terminate')
+	{
+		subtest "$sql after $begin, $on_lost" => sub {
+			run($one, "SET lockredis.on_lost = '$on_lost'; SELECT redis_lock('k'); $begin");
+			$node->set(synchronous_standby_names => 'nobody');
+			$one->start($sql);
+			$node->wait_for_event($one, 'SyncRep');
+			$two->take_away('k');
+			$node->set(synchronous_standby_names => '');
+			is($one->wait->{raw}, '', 'its wait was not cut');
+			$one->query_warns("SELECT redis_unlock('k')", 'f', '01000',
+				qr/by force/, 'the loss is there to be seen');
+			run($one, "COMMIT PREPARED 'p'") if $sql =~ /PREPARE /;
+		};
+	}
 }
+run($one, 'RESET lockredis.on_lost');
+
+# To be sure that those can fail
+subtest 'a cancel would cut that wait' => sub {
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	$node->set(synchronous_standby_names => 'nobody');
+	$one->start('COMMIT');
+	$node->wait_for_event($one, 'SyncRep');
+	$one->cancel;
+	like($one->wait->{raw}, qr/canceling wait for synchronous replication/, 'it does');
+	$node->set(synchronous_standby_names => '');
+};
 
 # It is one statement that is spared, not the session.
 subtest 'signals come again afterwards' => sub {
@@ -131,6 +141,4 @@ subtest 'NOTIFY alone' => sub {
 	$three->quit;
 };
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

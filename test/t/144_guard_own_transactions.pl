@@ -5,24 +5,16 @@
 # whatever became of its locks; statements that commit in between are the user's.
 # Proves G12.  Shows what is not guaranteed: N6.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		'lockredis.lease' => '10min',
 		'lockredis.connect_timeout' => limit(1) . 's',
 		'lockredis.command_timeout' => limit(1) . 's'
 	});
 my $two = $node->session;
-
-$node->wait_for_up;
 
 sub temporary_tables
 {
@@ -115,6 +107,4 @@ subtest 'statements that commit in between' => sub {
 	$s->quit;
 };
 
-$two->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

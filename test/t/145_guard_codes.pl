@@ -7,18 +7,13 @@
 # after its unlock.
 # Proves G13.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my $redis = lock_store;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
 	settings => {
-		max_prepared_transactions => 1,
 		'lockredis.lease' => '10min'
 	});
 my $one = $node->session;
@@ -125,14 +120,6 @@ subtest 'unlocked' => sub {
 	run($one, 'INSERT INTO t VALUES (1)');
 };
 
-subtest 'PREPARE TRANSACTION' => sub {
-	run($one, "SELECT redis_lock('k'); BEGIN; INSERT INTO t VALUES (1)");
-	$two->take_away('k');
-	$one->query_fails("PREPARE TRANSACTION 'p'", '55000', qr/"k" was lost.*$unlock/s,
-		'refused');
-	$one->query("ROLLBACK; SELECT redis_unlock('k')");
-};
-
 # The runner's hold is nobody's to unlock.
 subtest 'redis_with_lock' => sub {
 	my $job = sub {
@@ -211,6 +198,4 @@ of_redis 'the store cannot be out of reach' => sub {
 	};
 };
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -6,20 +6,13 @@
 # record of a token belongs to the subtransaction.
 # Proves G6, G30.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '10min' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '10min' });
 my $one = $node->session;
 my $two = $node->session;
 
-$node->wait_for_up;
 run($one, 'CREATE TABLE t (a int)');
 
 # An entry has more than 50 bytes.
@@ -152,6 +145,32 @@ SQL
 	$node->safe_psql('postgres', 'DROP TRIGGER take_next ON redis_fences');
 };
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+# A session that once held many locks does not keep the memory for them.
+foreach my $case (
+	[ 'unlocked all', '', 'redis_lock', 'SELECT redis_unlock_all()' ],
+	[ 'in a transaction', 'BEGIN;', 'redis_xact_lock', 'COMMIT' ],
+	[ 'unlocked one by one', '', 'redis_lock',
+		"SELECT count(redis_unlock('k ' || i)) FROM generate_series(1, 4000) i" ])
+{
+	my ($name, $begin, $lock, $end) = @$case;
+
+	subtest "many locks, $name" => sub {
+		my $s = $node->session;
+
+		run($s, "SELECT redis_lock('one'); SELECT redis_unlock('one')");
+		my $before = $s->value($memory);
+		run($s, "$begin SELECT count($lock('k ' || i)) FROM generate_series(1, 4000) i");
+		my $grown = $s->value($memory) - $before;
+		cmp_ok($grown, '>', 1_000_000, 'many locks take memory');
+		run($s, $end);
+		run($s, "SELECT redis_lock('one'); SELECT redis_unlock('one')");
+		cmp_ok($s->value($memory) - $before, '<', $grown / 4, 'which is given back');
+
+		# The room that is left is enough for some.
+		run($s, "SELECT count(redis_lock('k ' || i)) FROM generate_series(1, 600) i");
+		$s->query_is('SELECT redis_unlock_all()', 600, 'and locks work');
+		$s->quit;
+	};
+}
+
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

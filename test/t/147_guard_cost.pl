@@ -5,26 +5,17 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(now);
 
 LockRedis::Debugger->need;
 
 my ($locks, $commits) = (20, 40);
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
+my ($node, $redis) = LockRedis::Node->create_with_redis(
+	'main', settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
 my $one = $node->session;
 my $commit_often = "DO \$\$ BEGIN FOR i IN 1..$commits LOOP PERFORM pg_current_xact_id(); COMMIT; "
   . 'END LOOP; END $$';
-
-$node->wait_for_up;
 
 # How often the session looks at a hold while it commits, and for how long it does so;
 # nothing if the machine was too busy for so short a lease.
@@ -65,6 +56,4 @@ my $walks = 2 + int($seconds / 0.5);
 cmp_ok($n, '<', ($walks + 1) * ($locks + 1), "$commits commits in $seconds s look at $n holds");
 
 run($one, 'SELECT redis_unlock_all()');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

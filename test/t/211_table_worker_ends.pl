@@ -6,11 +6,7 @@
 # undone.
 # Proves G5, G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $table = LockRedis::Table->new;
 # As if there could be a standby, so that a commit can be made to wait for it.
@@ -68,7 +64,7 @@ sub have_theirs
 
 	poll_until('what is nobody\'s to go',
 		sub { $table->all_keys == @who
-			  && $node->value('SELECT count(*) FROM redis_locks') == @who });
+			  && $node->count_locks == @who });
 	is( $node->value(
 			q{SELECT string_agg(key, ',' ORDER BY key)
 			  FROM redis_locks JOIN redis_lock_rows USING (key, owner)
@@ -222,83 +218,6 @@ sub commit_again
 		sub { eval { $node->value('SELECT 1') } });
 	$node->wait_for_up;
 	nothing_left($node, $table, name => 'backend killed: nothing is left');
-}
-
-# At random: eight sessions take one of two keys, look whether anybody else is
-# there (an advisory lock, given back before), and are cancelled at any moment;
-# the worker is told to end now and then.  Both are given back in one statement,
-# so that no cancel comes before one and not before the other.
-{
-	sessions(8);
-	my $until = now() + 8;
-	my ($rounds, $canceled, $workers) = (0, 0, 0);
-	my @bad;
-	my $work = q{
-		SELECT pg_advisory_unlock_all(), redis_unlock_all();
-		DO $$ DECLARE k int; BEGIN
-			FOR i IN 1 .. 30 LOOP
-				k := 1 + (2 * random())::int % 2;
-				PERFORM redis_lock('random ' || k);
-				IF NOT pg_try_advisory_lock(k) THEN
-					RAISE EXCEPTION 'taken twice';
-				END IF;
-				PERFORM pg_sleep(0.001);
-				PERFORM pg_advisory_unlock(k);
-				PERFORM redis_unlock('random ' || k);
-			END LOOP;
-		END $$};
-
-	$_->start($work) foreach @s;
-	while (now() < $until || !$workers)
-	{
-		my $s = $s[ rand @s ];
-
-		pause(0.02 * rand());
-		$s->cancel;
-		$canceled++;
-		if ($canceled % 100 == 50)
-		{
-			$workers++;
-			$node->value('SELECT pg_terminate_backend(' . ($node->table_worker_pid || 0) . ')');
-		}
-		foreach my $free (grep { !$_->is_running } @s)
-		{
-			my $error = $free->wait->sqlstate;
-			push @bad, $error if defined $error && $error ne '57014';
-			$rounds++;
-			$free->start($work);
-		}
-	}
-
-	# Who was cancelled has the lock that others may wait for.
-	my @busy = @s;
-	poll_until(
-		'all to come to an end',
-		sub {
-			my @running;
-
-			foreach my $s (@busy)
-			{
-				if ($s->is_running)
-				{
-					push @running, $s;
-					next;
-				}
-				my $error = $s->wait->sqlstate;
-				push @bad, $error if defined $error && $error ne '57014';
-				$s->query('SELECT pg_advisory_unlock_all(); SELECT redis_unlock_all()');
-			}
-			@busy = @running;
-			return !@busy;
-		});
-	note "$canceled cancels and $workers ends of the worker in $rounds rounds";
-	cmp_ok($workers, '>', 0, 'random: the worker was ended');
-	is_deeply(\@bad, [], 'random: no error but of the cancels');
-	$node->wait_for_up;
-	nothing_left($node, $table, name => 'random: nothing is left of it');
-	$s[0]->query_is("SELECT redis_try_lock('random 1'), redis_try_lock('random 2')",
-		't|t', 'random: both are free');
-	$_->quit foreach @s;
 }
 
 nothing_left($node, $table);

@@ -12,9 +12,6 @@
 #
 # Proves G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $node = LockRedis::Node->create('main', mode => 'table');

@@ -16,9 +16,6 @@
 #
 # Proves G35.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($pub_table, $sub_table) = map { LockRedis::Table->new } 1 .. 2;
@@ -151,6 +148,21 @@ $here->query_is("SELECT redis_unlock('both'), redis_unlock('here')", 't|t', 'giv
 is(owner($pub, 'both') ne '', 1, 'which the publisher does not notice');
 $there->query_is("SELECT redis_unlock_all()", '3', 'given back there');
 
+# A program that takes a lock with SQL, on both sides: rows that the workers do not sweep away.
+{
+	my ($of_sub, $of_pub) = map { LockRedis::Table->new->somebody($_) } 'here', 'there';
+	my $take = q{INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
+		VALUES ('program', '%s', '1 hour', clock_timestamp() + '1 hour')};
+
+	$pub->value(sprintf $take, $of_pub);
+	$sub->value(sprintf $take, $of_sub);
+	$pub->value(q{UPDATE redis_lock_rows SET hold_count = 2 WHERE key = 'program'});
+	$pub->value(q{DELETE FROM redis_lock_rows WHERE key = 'program'});
+	arrived('what a program did');
+	is($sub->value(q{DELETE FROM redis_lock_rows WHERE key = 'program' RETURNING concat_ws(' ', owner, hold_count)}),
+		"$of_sub 1", 'a row of a program');
+}
+
 # ----------
 # Tokens
 # ----------
@@ -167,6 +179,10 @@ is(fence($sub, 'renamed'), '', 'which is not made either');
 is(fence($sub, 'new'), 2, 'INSERT: a new key');
 is(counter($sub, 'new'), 2, 'and its counter');
 is(fence($sub, 'higher there'), 5, 'DELETE: the row stays');
+$pub->value("SELECT redis_fence_check('higher there', 3)");
+arrived('a token that is recorded anew');
+is(fence($sub, 'higher there'), 5, 'nor is it lowered by one that is recorded anew');
+$pub->value("SELECT redis_fence_forget('higher there')");
 record($pub, 'only here', 2);
 $pub->value("INSERT INTO redis_fences VALUES ('higher there', 9, now())");
 arrived('INSERT of keys that are here');
@@ -205,6 +221,19 @@ $here->query_is("DELETE FROM redis_fences; UPDATE redis_fences SET token = 1 WHE
 is(fence($sub, 'own'), 2, 'and change nothing');
 $here->query_is("SELECT redis_lock('own'), redis_unlock('own')", '|t', 'locks in this role');
 $here->query_fails('TRUNCATE redis_fences', '55000', qr/cannot apply TRUNCATE/, 'TRUNCATE is refused');
+
+# From a trigger of a user in the apply worker.
+$sub->value(q{
+	CREATE FUNCTION public.on_marker() RETURNS trigger LANGUAGE plpgsql AS $$
+	BEGIN
+		PERFORM public.redis_fenced_xact_lock('in apply');
+		RETURN NEW;
+	END $$;
+	CREATE TRIGGER on_marker BEFORE INSERT ON marker FOR EACH ROW EXECUTE FUNCTION on_marker();
+	ALTER TABLE marker ENABLE ALWAYS TRIGGER on_marker});
+arrived('with a trigger');
+is(fence($sub, 'in apply'), 1, 'a token that is recorded in the apply worker');
+$sub->value('DROP TRIGGER on_marker ON marker');
 
 # By whoever the update was run.
 $sub->value('CREATE ROLE other SUPERUSER; ALTER FUNCTION lockredis_replicated() OWNER TO other');

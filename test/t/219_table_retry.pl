@@ -12,9 +12,6 @@
 #
 # Proves G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
@@ -82,6 +79,4 @@ foreach my $order ([ 0, 1 ], [ 1, 0 ])
 }
 
 $admin->query('DROP INDEX slow');
-$_->quit foreach $admin, @asks;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

@@ -8,9 +8,6 @@
 # what this server itself has left in Redis is no conflict.
 # Proves G21, G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my ($node, $redis, $proxy, $table) =

@@ -5,9 +5,6 @@
 # and to nobody else); a watchdog that was stopped itself.
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test qw(:DEFAULT owner_in);
 
@@ -85,20 +82,20 @@ nothing_left($node, $redis, name => 'leases: nothing is left of it');
 # is there, and not that it has been all the time.
 #
 
-my $counted = $node->value('SELECT switches FROM redis_lock_stats');
+my $counted = $node->lock_stat('switches');
 $node->set('lockredis.command_timeout' => '20s');
 $node->log_since_here;
 $redis->freeze;
 $node->wait_for_store('table');
 pause(3);
-is($node->value('SELECT switches FROM redis_lock_stats'),
+is($node->lock_stat('switches'),
 	$counted + 1, 'under way: to the table, and not to and fro');
 ok(!$node->logged(qr/the lock store is down/), 'under way: all the time');
 $redis->thaw;
 pause(0.5);
 is($node->store_in_use, 'table', 'under way: an answer is not yet steady');
 $node->wait_for_store('master');
-is($node->value('SELECT switches FROM redis_lock_stats'),
+is($node->lock_stat('switches'),
 	$counted + 2, 'under way: back when it is');
 $node->set('lockredis.command_timeout' => '500ms');
 
@@ -137,7 +134,7 @@ poll_until('the row to be gone', sub { !$table->all_keys });
 # and the connection is gone: that is all that it finds.
 #
 
-my $switches = $node->value('SELECT switches FROM redis_lock_stats');
+my $switches = $node->lock_stat('switches');
 my $watchdog = $node->watchdog_pid;
 $redis->freeze;
 pause(0.4);
@@ -147,9 +144,7 @@ $redis->thaw;
 pause(2.5);
 kill 'CONT', $watchdog;
 pause(1);
-is($node->value('SELECT switches FROM redis_lock_stats'),
+is($node->lock_stat('switches'),
 	$switches, 'stalled: no reason to leave Redis');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

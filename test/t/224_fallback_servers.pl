@@ -5,9 +5,6 @@
 # table.
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback(
@@ -74,6 +71,4 @@ isnt(owner_in($table->hash('failover')), '', 'failover: it is there');
 $two->query_is("SELECT redis_unlock('failover')", 't', 'failover: given back');
 $proxy->mode('pass');
 $standby->wait_for_store('master');
-$two->quit;
-nothing_left($standby, $redis, name => 'failover: nothing is left');
-done_testing();
+end_test($standby, $redis, name => 'failover: nothing is left');

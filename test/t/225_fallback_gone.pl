@@ -21,9 +21,6 @@
 #
 # Proves G6, G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT owner_in);
 
@@ -109,7 +106,7 @@ foreach my $name (@names)
 	is_deeply($table->hash($name), { $c->{owner} => 1 },
 		"$name: which knows of it");
 }
-is($node->value('SELECT losses FROM redis_lock_stats'), 0, 'nothing was lost');
+is($node->lock_stat('losses'), 0, 'nothing was lost');
 $case{$_}{session}->query('COMMIT') foreach 'mint', 'part';
 
 # A real loss is one.
@@ -149,6 +146,4 @@ poll_until('its row to be given back', sub { !%{ $table->hash('forced') } });
 $holder->query_warns("SELECT redis_unlock('forced')", 'f', '01000', qr/lost/,
 	'forced: lost');
 $node->reconnect($proxy);
-$_->quit foreach $holder, $other;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

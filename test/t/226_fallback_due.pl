@@ -25,9 +25,6 @@
 #
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT owner_in);
 
@@ -101,6 +98,4 @@ is($node->value("SELECT DISTINCT lost_reason FROM redis_locks WHERE key = 'asked
 	'deleted', 'asked: at once');
 $one->query('ROLLBACK');
 $one->query_warns("SELECT redis_unlock('asked')", 'f', '01000', qr/deleted/, 'asked: told');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -6,9 +6,6 @@
 # stay in, or go to, Redis.
 # Proves G20, G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my $redis = LockRedis::Redis->new;
@@ -41,11 +38,7 @@ $one->query_is(q{SELECT redis_is_held('app:1')}, 't', 'the other lock is held');
 $one->query_warns(q{SELECT redis_unlock('other:1')},
 	'f', '01000', qr/was lost.*expired/s, 'and the loss is told');
 
-poll_until(
-	'what it left to have ended',
-	sub {
-		$node->value(q{SELECT count(*) FROM redis_locks WHERE key = 'other:1'}) == 0;
-	});
+poll_until('what it left to have ended', sub { $node->count_locks(q{key = 'other:1'}) == 0 });
 
 # On the way back from the table.
 $redis->cmd('ACL', 'SETUSER', 'bob', '~*');
@@ -108,6 +101,4 @@ $one->query_is(q{SELECT redis_is_held('full:1')}, 't', 'it is held in the table'
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 poll_until('it to be carried back', sub { owner_in($table->hash('full:1')) eq '' });
 $one->query_is(q{SELECT redis_unlock('full:1')}, 't', 'and given back');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

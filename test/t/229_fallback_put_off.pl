@@ -11,9 +11,6 @@
 #
 # No guarantee speaks of it: the row would stay for connect_timeout and more.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;

@@ -3,9 +3,6 @@
 # Reentrancy, exclusion, owners: 010_reentrant against the table.
 # Proves G1, G2, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('010_reentrant');

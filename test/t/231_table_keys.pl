@@ -3,9 +3,6 @@
 # Keys and encodings: 013_keys against the table.
 # Proves G23, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('013_keys');

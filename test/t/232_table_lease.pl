@@ -3,9 +3,6 @@
 # Leases: 011_lease against the table.
 # Proves G2, G3, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('011_lease');

@@ -3,9 +3,6 @@
 # Losses, and what is told of them: 020_loss against the table.
 # Proves G6, G7, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('020_loss');

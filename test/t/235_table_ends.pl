@@ -3,9 +3,6 @@
 # Ends of sessions and of the server: 022_ends against the table.
 # Proves G4, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('022_ends');

@@ -3,9 +3,6 @@
 # Deadlocks: 050_deadlock against the table.
 # Proves G11, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('050_deadlock');

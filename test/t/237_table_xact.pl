@@ -3,9 +3,6 @@
 # Locks that follow the transaction: 100_xact against the table.
 # Proves G4, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('100_xact');

@@ -4,9 +4,6 @@
 # table.
 # Proves G2, G8, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('102_xact_scopes');

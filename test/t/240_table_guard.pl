@@ -3,9 +3,6 @@
 # The commit guard: 140_guard against the table.
 # Proves G12, G13, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('140_guard');

@@ -3,9 +3,6 @@
 # The settings of the commit guard: 141_guard_settings against the table.
 # Proves G12, G14, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('141_guard_settings');

@@ -4,9 +4,6 @@
 # table.
 # Proves G16, G17, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('110_fence');

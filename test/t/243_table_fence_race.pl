@@ -3,9 +3,6 @@
 # What a late holder may do to the data: 111_fence_race against the table.
 # Proves G16, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('111_fence_race');

@@ -4,9 +4,6 @@
 # the table.
 # Proves G17, G25, G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('115_fence_table');

@@ -3,9 +3,6 @@
 # redis_with_lock: 120_job against the table.
 # Proves G24, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('120_job');

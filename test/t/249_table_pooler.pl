@@ -3,9 +3,6 @@
 # Sessions behind a pooler: 130_pooler against the table.
 # Proves G10, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('130_pooler');

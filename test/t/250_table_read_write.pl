@@ -3,9 +3,6 @@
 # Read-write locks by one server: 090_read_write against the table.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('090_read_write');

@@ -5,11 +5,7 @@
 # nothing; the lock is the one of redis_lock; programs have a say by their rows.
 # Proves G1, G5, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create('main', redis => $table, settings => { 'lockredis.lease' => '1h' });
@@ -146,19 +142,4 @@ $one->query_is("SELECT redis_unlock('h')", 't');
 is($two->wait($soon)->error, undef, 'then the second');
 $two->query_is("SELECT redis_unlock('h')", 't');
 
-# Sessions that have one lock each and want the other one's.
-$one->query("SELECT redis_fair_lock('i')");
-$two->query("SELECT redis_lock('j')");
-$one->start("SELECT redis_lock('j')");
-$node->wait_for_waiters('j', 1);
-$two->start("SELECT redis_fair_lock('i')");
-my $victim = poll_until('one of them to be chosen', sub { (grep { !$_->is_running } $one, $two)[0] });
-my $other = $victim == $two ? $one : $two;
-is($victim->wait($soon)->sqlstate, '40P01', 'a deadlock is found');
-$victim->query_is('SELECT redis_unlock_all()', '1');
-is($other->wait($soon)->error, undef, 'and the other one goes on');
-$other->query_is('SELECT redis_unlock_all()', '2');
-
-$_->quit foreach $holder, $one, $two, $three, $four, $five;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

@@ -6,11 +6,7 @@
 # holds up nobody; a lock that is held goes along, past those who queue in Redis.
 # Proves G1, G5, G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
-use LockRedis::Wait qw(limit);
 
 # Leases that no stop of the machine uses up, and places that end by nothing but what is to
 # be tested.

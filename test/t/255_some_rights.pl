@@ -5,9 +5,6 @@
 # told; each lock of several that is found lost by its release is told.
 # Proves G1, G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;
@@ -57,6 +54,4 @@ kill 'CONT', $node->watchdog_pid or die $!;
 is(join(' ', $redis->all_keys), 'ok4', 'the others are given back');
 $redis->cmd('DEL', 'ok4');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

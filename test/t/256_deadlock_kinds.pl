@@ -5,11 +5,7 @@
 # queue; the DETAIL names the key of each edge, and whoever is not in the cycle is left alone.
 # Proves G11.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
 my @nodes = (

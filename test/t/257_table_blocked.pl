@@ -6,11 +6,7 @@
 # not locked are not held up.
 # Proves G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create(
@@ -169,7 +165,7 @@ $one->wait(limit(30))->fails('55P03', qr/blocked/, 'it cannot ask whether it was
 $admin->query('ROLLBACK');
 $one->query('SELECT redis_unlock_all()');
 poll_until('the watchdog to have it leave',
-	sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+	sub { $node->count_locks == 0 });
 $two->query("SELECT redis_lock('c')");
 $two->start("SELECT redis_condition_wait('c', '1 min')");
 poll_until('another one to wait', sub { !$table->all_keys });
@@ -214,6 +210,4 @@ $one->query_is("SELECT redis_try_lock('late'), redis_unlock('late')", 't|t', 'wh
 
 unlike($node->log_text, qr/process $worker still waiting/, 'the worker has waited for nobody');
 is($node->table_worker_pid, $worker, 'the worker is the same one');
-$_->quit foreach $one, $two, $three, $admin;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

@@ -6,9 +6,6 @@
 # ever ends with its lease.
 # Proves G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
@@ -203,6 +200,4 @@ $admin->query("INSERT INTO redis_lock_shares VALUES $bad_shares[3]");
 poll_until('them to be swept away', sub { !$table->all_keys });
 
 is($node->table_worker_pid, $worker, 'the worker is the same one');
-$_->quit foreach $one, $two, $admin;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

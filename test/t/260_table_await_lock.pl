@@ -3,9 +3,6 @@
 # redis_await_lock: 127_await_lock against the table.
 # Proves G24, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('127_await_lock');

@@ -15,11 +15,7 @@
 #
 # Proves G25, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(pause);
 
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create('main', redis => $table);
@@ -63,6 +59,4 @@ foreach my $key (@kinds)
 		't|t', "$key: counts for as long as before");
 }
 $one->query_is('SELECT redis_unlock_all()', scalar @kinds, 'all are given back');
-$_->quit foreach $one, $two, $admin;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

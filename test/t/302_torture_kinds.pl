@@ -9,9 +9,6 @@
 #
 # Proves G1, G5, G18, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 

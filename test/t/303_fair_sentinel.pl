@@ -5,9 +5,6 @@
 # gives it back there, and all get it, one after the other.
 # Proves G1, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
@@ -80,6 +77,4 @@ subscribed('gone');
 $holder->query_is("SELECT redis_unlock('gone')", 't', 'given back');
 each_in_turn('gone', 'gone', map { [ $of{$_}, $_ ] } @after);
 
-$_->quit foreach $holder, @sessions;
-nothing_left([@nodes], $ha);
-done_testing();
+end_test([@nodes], $ha);

@@ -5,9 +5,6 @@
 # Those behind it come in their order when its time is over, and lose nothing else.
 # Proves G1, G5, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
@@ -89,6 +86,4 @@ sub its_time_is_over
 	each_in_turn('had', 'behind the one who had it', @waiting);
 }
 
-$_->quit foreach $holder, @sessions;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

@@ -5,9 +5,6 @@
 # else's name, so nothing is lost, and what was to be given back is so afterwards.
 # Proves G3, G5.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;

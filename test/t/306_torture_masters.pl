@@ -11,9 +11,6 @@
 #
 # Proves G1, G5, G18, G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use LockRedis::Test;

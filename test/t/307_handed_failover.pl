@@ -5,9 +5,6 @@
 # any call that waits does, and has the lock with a token above the one before.
 # Proves G2.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;

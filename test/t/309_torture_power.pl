@@ -10,9 +10,6 @@
 #
 # Proves G16, G17, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 

@@ -16,6 +16,7 @@ LockRedis::Leftovers - after a test nothing is left
       clients => 3,                          # exactly so many connections,
                                              # or qr//: none with such a name
       descriptors => $before);
+  end_test($node, $redis);         # the last line: after the end of all sessions
 
 =head1 DESCRIPTION
 
@@ -37,7 +38,7 @@ use LockRedis::Session;
 use LockRedis::Wait qw(poll_until);
 use Test::More;
 
-our @EXPORT = qw(nothing_left descriptors);
+our @EXPORT = qw(nothing_left end_test descriptors);
 
 # Open descriptors of sessions and of nodes' watchdogs, by process id.
 sub descriptors
@@ -74,6 +75,16 @@ sub nothing_left
 	push @left, $@ if $@ && $@ !~ /^gave up/;
 	return ok(!@left, $opts{name} || 'nothing is left')
 	  || diag join "\n", 'still there:', @left;
+}
+
+sub end_test
+{
+	my (@what) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	LockRedis::Session::quit_all();
+	nothing_left(@what);
+	return done_testing();
 }
 
 sub _what_is_left

@@ -20,6 +20,11 @@ LockRedis::Masters - independent masters of a test
   $masters->set_clock($n, $s);       # with clocks => 1: wrong by so many seconds
   $masters->owners($key);            # of each node, undef where nobody has it
   $masters->wait_for_owners($key, $k);   # so many nodes have it
+  $masters->have($key);              # how many do
+  my $node = $masters->server('main', %settings);   # with long leases and time-outs
+  $masters->wait_until_watched($node);   # it has seen all, and is connected to each
+  $masters->take_at_all($session, $key); # a connection that is made late is not waited for
+  $masters->connect_to_all($session);
   $masters->all_keys; $masters->channels; $masters->clients;    # of all that are awake
   $masters->reset;                   # all run, are awake and empty, and may vote
 
@@ -269,8 +274,63 @@ sub wait_for_owners
 {
 	my ($self, $key, $n) = @_;
 
-	poll_until("$n nodes to have $key",
-		sub { (grep { keys %{ $_->hash($key) } } $self->_awake) == $n });
+	poll_until("$n nodes to have $key", sub { $self->have($key) == $n });
+	return;
+}
+
+sub have
+{
+	my ($self, $key) = @_;
+
+	return scalar grep { $_->cmd('EXISTS', $key) } $self->_awake;
+}
+
+sub take_at_all
+{
+	my ($self, $session, $key, $arguments) = @_;
+
+	$arguments //= '';
+	poll_until("all to have $key", sub {
+		$session->value("SELECT redis_try_lock('$key'$arguments)");
+		return 1 if $self->have($key) == $self->nodes;
+		$session->value("SELECT redis_unlock('$key')");
+		return 0;
+	});
+	return;
+}
+
+sub connect_to_all
+{
+	my ($self, $session) = @_;
+
+	$self->take_at_all($session, 'warm');
+	$session->value("SELECT redis_unlock('warm')");
+	poll_until('all to be free of it', sub { !$self->have('warm') });
+	return;
+}
+
+# ---- servers of PostgreSQL
+
+sub server
+{
+	my ($self, $name, %settings) = @_;
+	my $node = LockRedis::Node->create($name, redis => $self,
+		settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
+			'lockredis.command_timeout' => '60s', %settings });
+
+	$node->wait_for_up;
+	return $node;
+}
+
+sub wait_until_watched
+{
+	my ($self, $node) = @_;
+
+	$node->wait_for_up;
+	poll_until('all to be up', sub {
+		$node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'up'") == $self->nodes });
+	poll_until('the watchdog to be connected to each', sub {
+		!grep { !grep { $_->{name} =~ /^lockredis-watchdog/ } $_->clients } $self->nodes });
 	return;
 }
 

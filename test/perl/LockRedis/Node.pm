@@ -80,14 +80,27 @@ sub create
 	return $node;
 }
 
-# A server behind a proxy: the server, its Redis and the proxy.
+# A server and its Redis, which it has seen.
+sub create_with_redis
+{
+	my ($class, $name, %opts) = @_;
+	my $redis = LockRedis::Redis->new;
+	my $node = $class->create($name, %opts, redis => $redis);
+
+	$node->wait_for_up;
+	return ($node, $redis);
+}
+
+# The same behind a proxy, which comes last.
 sub create_behind_proxy
 {
 	my ($class, $name, %opts) = @_;
 	my $redis = LockRedis::Redis->new;
 	my $proxy = LockRedis::Proxy->new($redis);
+	my $node = $class->create($name, %opts, url => $proxy->url);
 
-	return ($class->create($name, %opts, url => $proxy->url), $redis, $proxy);
+	$node->wait_for_up;
+	return ($node, $redis, $proxy);
 }
 
 # A server in fallback mode behind a proxy: the server, its Redis, the proxy and
@@ -345,6 +358,17 @@ sub watchdog_pid
 	);
 
 	return $pid eq '' ? undef : $pid;
+}
+
+# Another watchdog is there then.
+sub replace_watchdog
+{
+	my ($self) = @_;
+	my $before = $self->watchdog_pid;
+
+	kill TERM => $before;
+	poll_until('another watchdog', sub { (eval { $self->watchdog_pid } // $before) != $before });
+	return;
 }
 
 # Process id of the table worker, undef when there is none.

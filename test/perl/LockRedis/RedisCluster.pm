@@ -224,6 +224,21 @@ sub masters
 	return grep { $ids{ $_->id } } $self->nodes;
 }
 
+# By these servers of PostgreSQL
+sub wait_until_used
+{
+	my ($self, @servers) = @_;
+	my @masters = $self->masters;
+
+	foreach my $server (@servers)
+	{
+		poll_until('all masters to be up', sub { $server->value(q{
+			SELECT count(*) FROM redis_lock_status
+			 WHERE role = 'master' AND state = 'up' AND in_use}) == @masters });
+	}
+	return;
+}
+
 sub replica_of
 {
 	my ($self, $master) = @_;

@@ -11,7 +11,7 @@ LockRedis::RedisProcess - the server process of a LockRedis::Redis
   $redis->start; $redis->stop(keep => 1); $redis->restart;
   $redis->configure(maxmemory => '3mb');        # the next start takes it
   $redis->kill9; $redis->freeze; $redis->thaw;
-  $redis->restart_loading(3); $redis->forget_loading;
+  $redis->forget_loading;
 
 =head1 DESCRIPTION
 
@@ -167,25 +167,7 @@ sub restart
 
 # Restart with data so that every command is answered with LOADING for about
 # the given number of seconds.
-sub restart_loading
-{
-	my ($self, $seconds) = @_;
-	my $count = 1000;
-
-	$self->cmd('SET', "loading-$_", 'x') foreach 1 .. $count;
-	$self->stop(keep => 1);
-	{
-		local $self->{config} = {
-			%{ $self->{config} },
-			'key-load-delay' => int($seconds * 1e6 / $count),
-			'loading-process-events-interval-bytes' => 1024
-		};
-		$self->start(loading => 1);
-	}
-	return;
-}
-
-# The data that restart_loading added.
+# Keys with which a test has made loading long.
 sub forget_loading
 {
 	my ($self) = @_;

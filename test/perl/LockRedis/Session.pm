@@ -448,6 +448,13 @@ sub quit
 	return;
 }
 
+# All that this process has begun, and not ended
+sub quit_all
+{
+	$_->quit foreach grep { $_->{owner} == $$ } values %sessions;
+	return;
+}
+
 # The client disappears without a word.
 sub vanish
 {

@@ -8,20 +8,18 @@ LockRedis::Test - what every TAP test of lockredis begins with
 
 =head1 SYNOPSIS
 
-  use strict;
-  use warnings FATAL => 'all';
   use LockRedis::Test;
 
   my $redis = LockRedis::Redis->new;
   my $node = LockRedis::Node->create('main', redis => $redis);
   ...
-  nothing_left($node, $redis);
-  done_testing();
+  end_test($node, $redis);
 
 =head1 DESCRIPTION
 
-Loads the modules beside it, exports Test::More, poll_until, pause, now,
-nothing_left and descriptors.
+Loads the modules beside it, exports Test::More, poll_until, pause, now, limit,
+nothing_left, end_test and descriptors.  Whoever uses it has C<use strict> and C<use warnings
+FATAL =E<gt> 'all'> by that.
 
 A test that holds for every store begins with
 
@@ -84,7 +82,6 @@ package LockRedis::Test;
 use strict;
 use warnings FATAL => 'all';
 
-use Exporter 'import';
 use File::Basename qw(dirname);
 use File::Spec;
 use LockRedis::History;
@@ -94,18 +91,29 @@ use LockRedis::Proxy;
 use LockRedis::Redis;
 use LockRedis::Session;
 use LockRedis::Table;
-use LockRedis::Wait qw(now pause poll_until);
+use LockRedis::Wait qw(limit now pause poll_until);
+use parent 'Exporter';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = (
 	@Test::More::EXPORT,
-	qw(now pause poll_until nothing_left descriptors need_tool lock_store
+	qw(limit now pause poll_until nothing_left end_test descriptors need_tool lock_store
 	  of_redis of_table same_tests_in_table));
 our @EXPORT_OK = qw(run owner_in counting_script quoted fault_library);
 
 my $in_table = 0;
+
+# By "use LockRedis::Test"
+sub import
+{
+	my ($class, @names) = @_;
+
+	strict->import;
+	warnings->import(FATAL => 'all');
+	return $class->export_to_level(1, $class, @names);
+}
 
 sub lock_store
 {

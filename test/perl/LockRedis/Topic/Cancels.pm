@@ -9,7 +9,7 @@ their requests
 
 =head1 DESCRIPTION
 
-What the tests 021_cancel, 028_cancel_replies and 029_cancel_storm have in common.
+What the tests 021_cancel and 028_cancel_replies have in common.
 start_servers sets the exported variables.
 
 =cut
@@ -24,7 +24,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($command_ms $redis $proxy $node $two $three $rule start_servers
-  key_is_free is_awaited deliver hold_next rule_acted);
+  key_is_free is_awaited deliver hold_next rule_acted nobody_has_any stop_at_each_step);
 
 our ($command_ms, $redis, $proxy, $node, $two, $three, $rule);
 
@@ -86,5 +86,62 @@ sub hold_next
 }
 
 sub rule_acted { $proxy->wait_for_rule($rule); return; }
+
+sub nobody_has_any
+{
+	my ($name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	poll_until('nothing to be left',
+		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
+	return pass($name);
+}
+
+# [name, rule, how it is stopped, SQLSTATE]
+my @ends = (
+	[ 'cancelled, the request arrives in time', {}, 'cancel', '57014' ],
+	[ 'cancelled, it arrives too late', { late => 1 }, 'cancel', '57014' ],
+	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
+	[ 'cancelled, had in Redis', { on => 'reply' }, 'cancel', '57014' ],
+	[ 'terminated, had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
+	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
+	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ]);
+
+sub stop_at_each_step
+{
+	my ($request_of, $pair, $out) = @_;
+	my $number = 0;
+
+	foreach my $end (@ends)
+	{
+		my ($name, $rule, $stop, $code) = @$end;
+		my ($match, $call) = $request_of->(++$number);
+		my %fault = %$rule;
+
+		subtest $name => sub {
+			my $one = $node->connected_session;
+			my $late = delete $fault{late};
+
+			$one->query_is($pair, $out, 'the script is loaded');
+			hold_next($match, %fault);
+			$one->start($call);
+			rule_acted();
+			$one->$stop if defined $stop;
+			$one->wait->fails($code, qr/./, 'ends');
+			poll_until('the watchdog to be sure', sub { $node->count_rows('redis_locks') == 0 })
+			  if $late;
+			deliver();
+			nobody_has_any('nothing is left');
+			if (!$one->is_gone)
+			{
+				$node->wait_until_asked($one);
+				$one->query_is($pair, $out, 'the session goes on');
+			}
+			$one->quit;
+		};
+	}
+	$proxy->clear;
+	return;
+}
 
 1;

@@ -13,6 +13,9 @@ What the tests of 40x have in common.
   wait_until_used($node, $redis);      # the server takes its locks there
   is_used($node, $redis);
   replicated($ha);                     # all replicas have what was done so far
+  my $new = replace_master($node, $ha, @frozen);   # it is killed, these are awake again
+  bring_back($node, $ha, $old);
+  serves($session, $name);             # or a server, by a new session
   my $watch = ours_at($redis);         # requests of lockredis from here on
   my @lines = $watch->();
 
@@ -26,7 +29,7 @@ use warnings FATAL => 'all';
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT quoted);
 
-our @EXPORT = qw(wait_until_used is_used replicated ours_at);
+our @EXPORT = qw(wait_until_used is_used replicated replace_master bring_back serves ours_at);
 
 # By the view: in use, and up.  Its host may be shown as a name.
 sub is_used
@@ -54,6 +57,37 @@ sub replicated
 
 	$count -= 1;
 	return poll_until('the replicas to have it', sub { $ha->cmd('WAIT', $count, 100) >= $count });
+}
+
+sub replace_master
+{
+	my ($node, $ha, @frozen) = @_;
+	my $old = $ha->master;
+
+	$old->kill9;
+	$_->thaw foreach @frozen;
+	my $new = $ha->wait_for_master_but($old);
+	wait_until_used($node, $new);
+	return $new;
+}
+
+sub bring_back
+{
+	my ($node, $ha, $old) = @_;
+
+	$old->start;
+	$ha->wait_until_steady;
+	wait_until_used($node, $ha->master);
+	return;
+}
+
+sub serves
+{
+	my ($by, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $session = $by->can('session') ? $by->session : $by;
+
+	return $session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
 }
 
 # What lockredis sends there: what MONITOR shows of it, until the node is made a

@@ -28,8 +28,6 @@ import org.redisson.client.codec.StringCodec;
  *       it gets; number of tries, number of successes
  *   <li>{@code counter key counterKey n history}: n times lock, GET, add one, SET, unlock; the
  *       steps go to the file named last
- *   <li>{@code looks key counterKey n}: n times lock, GET, wait, GET, unlock; how often the
- *       two were not the same
  * </ul>
  *
  * A command that begins with {@code read.} or {@code write.} is for a lock of the read-write lock
@@ -94,10 +92,6 @@ final class LockCommands {
                     counter(lock, key, value, number(arguments, 2), history);
                 }
                 return List.of();
-            case "looks":
-                return reply(looks(lock,
-                        client.getBucket(arguments.get(1), StringCodec.INSTANCE),
-                        number(arguments, 2)));
             default:
                 throw new IllegalArgumentException("unknown command: " + command);
         }
@@ -171,24 +165,5 @@ final class LockCommands {
             }
             history.add("unlock", key, unlocking, System.nanoTime(), "ok");
         }
-    }
-
-    private static int looks(RLock lock, RBucket<String> value, long n)
-            throws InterruptedException {
-        int different = 0;
-
-        for (long i = 0; i < n; i++) {
-            lock.lock();
-            try {
-                String before = value.get();
-                Thread.sleep(1);
-                if (!before.equals(value.get())) {
-                    different++;
-                }
-            } finally {
-                lock.unlock();
-            }
-        }
-        return different;
     }
 }
