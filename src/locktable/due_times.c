@@ -128,7 +128,12 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 		due = lr_earlier(due, hold->watch_at);
 	if (hold->repair_at != 0)
 		due = lr_earlier(due, hold->repair_at);
-	return due;
+
+	/*
+	 * The lease may be longer than the host has been up, and end sooner: due times below
+	 * 0 are forced.
+	 */
+	return lr_later(due, 0);
 }
 
 /*

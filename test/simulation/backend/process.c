@@ -21,6 +21,7 @@
 #include "utils/memutils.h"
 
 #include "../kernel/network.h"
+#include "../kernel/server.h"
 #include "heap.h"
 #include "relations.h"
 #include "strangers.h"
@@ -257,7 +258,7 @@ __wrap_clock_gettime(clockid_t id, struct timespec *ts)
 	int64		now;
 
 	sim_yield("clock");
-	now = sim_now();
+	now = server_clock();
 	ts->tv_sec = now / SIM_S;
 	ts->tv_nsec = now % SIM_S * 1000;
 	return 0;

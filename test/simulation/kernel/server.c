@@ -47,6 +47,8 @@ typedef struct Server
 	int			next_mode;
 	int			life;			/* what is to be started belongs to one */
 	int64_t		began_at;
+	int64_t		clock;			/* what its clock showed then */
+	int64_t		clock_gains;	/* one in so many microseconds; less than 0: it loses one */
 
 	void		(*postmaster_init) (void);
 	void		(*check_shutdown) (void);
@@ -206,16 +208,61 @@ ended(int slot, int code)
 		start_session(slot);
 }
 
+/*
+ * draw_clock --- its machine was started just now, or years ago
+ *
+ * Only with several masters something is promised of clocks that run at different speeds:
+ * docs/masters.md, one per cent.
+ */
+static void
+draw_clock(Server *s)
+{
+	int64_t		clock = SIM_PICK(0, SIM_S, 100000000 * SIM_S);
+
+	s->began_at = sim_now();
+	s->clock = clock == 0 ? s->began_at : clock;
+	s->clock_gains = sim_config.masters > 0 ? SIM_PICK(0, 110, -110) : 0;
+}
+
+static int64_t
+clock_after(const Server *s, int64_t time)
+{
+	return s->clock + time + (s->clock_gains != 0 ? time / s->clock_gains : 0);
+}
+
+int64_t
+server_clock(void)
+{
+	return clock_after(meant(), sim_now() - meant()->began_at);
+}
+
+int64_t
+server_time(int64_t clock)
+{
+	const Server *s = meant();
+	int64_t		time = clock - s->clock;
+
+	if (clock == 0)
+		return 0;
+	if (s->clock_gains != 0)
+		time -= time / (s->clock_gains + 1);
+	while (clock_after(s, time) >= clock)
+		time--;
+	while (clock_after(s, time) < clock)
+		time++;
+	return s->began_at + time;
+}
+
 void
 server_start(void)
 {
+	draw_clock(meant());
 	copy_restore(OBSERVER(sim_server()));
 	heap_free_all(-1);
 	meant()->postmaster_init();
 	process_ended = ended;
 	meant()->state = UP;
 	meant()->life++;
-	meant()->began_at = sim_now();
 	start_soon(server_watchdog(), 0);
 	if (sim_config.mode != 0)
 		start_soon(TABLE_WORKER, 0);

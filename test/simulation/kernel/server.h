@@ -41,6 +41,13 @@ extern void server_start(void);
 /* When this life of it began: what shared memory counts is of this one. */
 extern int64_t server_began_at(void);
 
+/*
+ * Its clock, which each life of it has anew: what it shows, and when (sim_now()) it shows
+ * that, or will.  0, which stands for no time, is 0.
+ */
+extern int64_t server_clock(void);
+extern int64_t server_time(int64_t clock);
+
 /* Is shared memory what it should be?  Not while it is going down. */
 extern bool server_is_up(void);
 

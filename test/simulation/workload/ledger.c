@@ -43,7 +43,7 @@ static Taken taken[MAX_TAKEN];
 static int	ntaken = 0;
 
 static bool release_was_gone;		/* in this transaction */
-static int64 statement_began;
+static TimestampTz statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
@@ -213,7 +213,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		{
 			t->may_be_loss = true;
 			if (h->state == HOLD_LOST &&
-				h->lost_at - INT64CONST(800000000) * SIM_S < statement_began)
+				h->lost_at < statement_began)
 				note_loss(h->owner, guard_of(t));
 		}
 		t->at_session = false;
@@ -285,7 +285,7 @@ ledger_job_ends(void)
 void
 ledger_statement(void)
 {
-	statement_began = sim_now();
+	statement_began = GetCurrentTimestamp();
 	losses_seen = losses_told = 0;
 }
 
@@ -415,9 +415,9 @@ end_of(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 
 	if (h->state == HOLD_LOST)
-		return h->lost_at - INT64CONST(800000000) * SIM_S;
+		return h->lost_at - (GetCurrentTimestamp() - sim_now());
 	if (h->state == HOLD_HELD)
-		return (int64) lt_leases[hold].deadline.value;
+		return server_time((int64) lt_leases[hold].deadline.value);
 	return SIM_NEVER;
 }
 

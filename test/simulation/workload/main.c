@@ -25,7 +25,7 @@ sim_backend_main(int slot)
 	backend_init();
 	if (server_is_watchdog(slot))
 		lockredis_watchdog_main(0);
-	if (slot == SLOT_TABLE_WORKER)
+	if (slot == TABLE_WORKER)
 		lockredis_table_worker_main(0);
 	session_main(slot);
 }

@@ -146,7 +146,8 @@ static bool
 is_held_elsewhere(const LrKey *key, StoreId store)
 {
 	return store == STORE_TABLE && lr_has_fallback() &&
-		redis_is_held_elsewhere(key->name, silence_last_answer(), key->here_from);
+		redis_is_held_elsewhere(key->name, server_time(silence_last_answer()),
+								server_time(key->here_from));
 }
 
 extern void __real_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);

@@ -58,7 +58,7 @@ replica_check_answer(const StoreOp *op, StoreOutcome outcome)
 		op->lease_ms > 0 && (op->kind == STORE_CREATE || op->kind == STORE_RENEW ||
 							 op->kind == STORE_SET))
 		check_replica(op->name, op->name_len, op->owner,
-					  op->sent_at + op->lease_ms * SIM_MS);
+					  server_time(op->sent_at + op->lease_ms * SIM_MS));
 }
 
 /* A lock before an answer about it */
@@ -99,7 +99,7 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 		sim_fail("unconfirmed", "%.*s is had for longer, and %d of %d replicas were asked",
 				 item->name_len, item->name, item->min_replicas, before->wanted);
 	if (before->wanted > 0 && h->store == STORE_REDIS && h->state == HOLD_HELD)
-		check_replica(item->name, item->name_len, item->owner, deadline);
+		check_replica(item->name, item->name_len, item->owner, server_time(deadline));
 }
 
 extern void __wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);

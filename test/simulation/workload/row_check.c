@@ -343,7 +343,7 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 {
 	/* Looked at first: a worker that is stopped meanwhile must not make it shorter. */
 	int64		left_ms = lifetime_left_ms(&tables->entry[IN_ROWS]);
-	int64		until = sim_now() + left_ms * SIM_MS;
+	int64		until = server_clock() + left_ms * SIM_MS;
 
 	for (int i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].owner == op->owner && lt_holds[i].store == STORE_TABLE &&
@@ -351,8 +351,8 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 			(int64) lt_leases[i].deadline.value > until)
 			sim_fail("held without a lock",
 					 "%s is held for another %.3f ms; its row counts for %.3f ms", key,
-					 ((int64) lt_leases[i].deadline.value - sim_now()) / 1000.0,
-					 (until - sim_now()) / 1000.0);
+					 ((int64) lt_leases[i].deadline.value - server_clock()) / 1000.0,
+					 (until - server_clock()) / 1000.0);
 }
 
 extern void __real_rows_execute(LockTables *tables, StoreOp *op);

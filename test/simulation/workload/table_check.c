@@ -73,7 +73,7 @@ extern bool sim_is_empty(void);
 static int64
 time_of(pg_atomic_uint64 *t)
 {
-	return (int64) t->value;
+	return server_time((int64) t->value);
 }
 
 static int64
@@ -216,7 +216,7 @@ static void
 check_repair(LrIndex k, LrIndex i)
 {
 	const LrHold *h = &lt_holds[i];
-	int64		since = Max(h->repair_at, sim_quiet_since());
+	int64		since = Max(server_time(h->repair_at), sim_quiet_since());
 
 	if (h->state != HOLD_HELD || h->repair_at == 0 || h->repair_at == LR_NEVER)
 		return;
@@ -425,9 +425,9 @@ check_key(LrIndex k)
 					 lt_state_names[lt_holds[i].state], (deadline_of(i) - sim_now()) / 1000.0);
 		}
 	}
-	if (key->paused_until - sim_now() > PAUSE_MAX)
+	if (key->paused_until - server_clock() > PAUSE_MAX)
 		sim_fail("long pause", "the head of the queue of %s holds back for %.3f s", key->name,
-				 (key->paused_until - sim_now()) / (double) SIM_S);
+				 (key->paused_until - server_clock()) / (double) SIM_S);
 }
 
 static void

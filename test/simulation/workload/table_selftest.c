@@ -114,7 +114,7 @@ make_table(void)
 	bool		subscribed;
 	StoreId		store;
 
-	act_as(SLOT_WATCHDOG);
+	act_as(WATCHDOG);
 	lt_watchdog_enter();
 	for (int slot = 2; slot < 8; slot++)
 	{

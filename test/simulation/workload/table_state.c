@@ -59,7 +59,7 @@ where_it_is(const LrKey *key, const LrHold *h)
 static bool
 is_over(LrIndex hold)
 {
-	return (int64) lt_leases[hold].deadline.value <= sim_now();
+	return (int64) lt_leases[hold].deadline.value <= server_clock();
 }
 
 static uint64
@@ -72,7 +72,7 @@ state_of_hold(const LrKey *key, LrIndex hold)
 	hash = hash_with(hash, where_it_is(key, h));
 	hash = hash_with(hash, (h->session == LR_NONE) | is_over(hold) << 1 | h->committing << 2 |
 					 (h->refusals > 0) << 3 | h->alone << 4 |
-					 (h->keep_until > sim_now()) << 6 | (h->fence != 0) << 7);
+					 (h->keep_until > server_clock()) << 6 | (h->fence != 0) << 7);
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		hash = hash_with(hash, Min(h->scope[i].count, 3) | h->scope[i].renewed << 2 |
 						 h->scope[i].guard << 3 | h->scope[i].on_lost << 6 |
@@ -94,7 +94,7 @@ state_of_key(const LrKey *key)
 
 	for (int i = 0; i < TOPIC_COUNT; i++)
 		hash = hash_with(hash, key->subscription[i]);
-	hash = hash_with(hash, (key->paused_until > sim_now()) | key->after_pause << 1 |
+	hash = hash_with(hash, (key->paused_until > server_clock()) | key->after_pause << 1 |
 					 (key->here_from != 0) << 2 | Min(key->nfailed, 3) << 3 |
 					 Min(key->nhanded, 3) << 5 |
 					 redis_keeps_from(key->name, true) << 7 |

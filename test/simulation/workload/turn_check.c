@@ -92,7 +92,7 @@ is_had(LrIndex hold)
 	HoldState	state = lt_holds[hold].state;
 
 	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING ||
-		(state == HOLD_ORPHAN && lt_holds[hold].sent_until > sim_now());
+		(state == HOLD_ORPHAN && lt_holds[hold].sent_until > server_clock());
 }
 
 /* Is there a lock that keeps him from the key, or what is left of one? */
@@ -109,7 +109,7 @@ is_any(const LrWait *w, bool left)
 static bool
 is_kept(const LrWait *w)
 {
-	return is_any(w, false) || lt_keys[w->key].paused_until > sim_now();
+	return is_any(w, false) || lt_keys[w->key].paused_until > server_clock();
 }
 
 /*
@@ -125,9 +125,9 @@ check_handed(int s)
 	if (!lr_kind(w->terms.kind)->placed)
 		return;
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
-	if (since != 0 && since < w->came_at)
+	if (since != 0 && since < server_time(w->came_at))
 		sim_fail("fair order", "%s is handed to session %d, which came %.3f ms after one elsewhere",
-				 key->name, s, (w->came_at - since) / 1000.0);
+				 key->name, s, (server_time(w->came_at) - since) / 1000.0);
 }
 
 /*
@@ -149,7 +149,7 @@ check_first_question(int s)
 	{
 		const LrWait *b = &lt_sessions[i].wait;
 
-		if (b->placeless && (b->first_at == 0 || sim_now() < b->first_at + SIM_S))
+		if (b->placeless && (b->first_at == 0 || server_clock() < b->first_at + SIM_S))
 			sim_fail("fair order", "session %d asks for %s before session %d, which has no place and was before it",
 					 s, lt_keys[w->key].name, i);
 	}
@@ -290,7 +290,7 @@ is_untold(const LrWait *w)
 
 	return w->state == WAIT_QUEUED && w->in_front && !w->trying && w->woken_at == 0 &&
 		key->subscription[lr_kind(w->terms.kind)->topic] != SUB_CONFIRMED &&
-		!is_kept(w) && w->looks_at > sim_now() + UNTOLD_LOOK;
+		!is_kept(w) && w->looks_at > server_clock() + UNTOLD_LOOK;
 }
 
 static void
@@ -303,7 +303,7 @@ check_untold(int s, bool good)
 	if (t->untold_since != 0 &&
 		sim_now() - Max(t->untold_since, sim_quiet_since()) > UNTOLD_MAX)
 		sim_fail("sleeps untold", "session %d looks for %s in %.3f s, and is told nothing",
-				 s, lt_keys[w->key].name, (w->looks_at - sim_now()) / (double) SIM_S);
+				 s, lt_keys[w->key].name, (w->looks_at - server_clock()) / (double) SIM_S);
 }
 
 /*

@@ -249,9 +249,9 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
 	Refusal		result = __real_lt_refused(item, alone);
 
-	if (result.over && until > sim_now() && lt_holds[reads].owner == owner &&
+	if (result.over && until > server_clock() && lt_holds[reads].owner == owner &&
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
-				 lt_keys[key].name, (until - sim_now()) / 1000.0);
+				 lt_keys[key].name, (until - server_clock()) / 1000.0);
 	return result;
 }

@@ -15,15 +15,11 @@
 
 #include "../backend/backend.h"
 #include "../backend/sql.h"
+#include "../kernel/server.h"
 
 #include "../../../src/locktable/hold.h"
 #include "../../../src/session/session.h"
 #include "../../../src/store/op.h"
-
-/* Slots of processes. */
-#define SLOT_WATCHDOG		0
-#define SLOT_TABLE_WORKER	1
-#define SLOT_FIRST_SESSION	2
 
 extern void session_main(int slot);
 
