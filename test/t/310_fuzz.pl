@@ -11,9 +11,6 @@
 #
 # Proves G19, G32.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;

@@ -17,15 +17,11 @@
 #
 # Proves G28.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use Batch qw(run_batch states is_text);
 use Hostile;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use Process qw(sockets private_kb);
 
 my $seed = $ENV{LOCKREDIS_FUZZ_SEED} || 1;
@@ -354,6 +350,4 @@ unlike(
 	$node->log_text,
 	qr/terminated by signal|PANIC|TRAP|invalid memory|out of memory|server process .* was/i,
 	'nothing in the server log speaks of a crash');
-$_->quit foreach $one, @waiters;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -11,9 +11,6 @@
 #
 # Proves G30.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use LockRedis::Test;
@@ -146,7 +143,7 @@ sub reconnect
 
 sub connects
 {
-	return $node->value('SELECT connects FROM redis_lock_stats');
+	return $node->lock_stat('connects');
 }
 
 # Those of these kinds that have a connection all the time.
@@ -227,7 +224,7 @@ does_not_grow('connections', 60, \@all, sub { reconnect(1000) });
 is( $node->value(
 		q{SELECT acquires >= 100000 AND connects >= 1000 FROM redis_lock_stats}),
 	't', 'that much was done');
-is($node->value('SELECT count(*) FROM redis_locks'),
+is($node->count_locks,
 	1, 'only the waiter is in the lock table');
 $redis->cmd('DEL', 'foreign', 'a list');
 $redis->tell_waiters('foreign');
@@ -240,6 +237,4 @@ does_not_grow('errors without a store',
 	60, [qw(session watchdog)],
 	sub { without_store(1000) });
 
-$session->quit;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:\{leak\}$/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:\{leak\}$/);

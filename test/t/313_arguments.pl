@@ -12,14 +12,10 @@
 #
 # Proves G19.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use Batch qw(run_batch states is_text);
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use Math::BigInt;
 
 my $seed = $ENV{LOCKREDIS_FUZZ_SEED} || 1;

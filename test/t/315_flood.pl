@@ -8,11 +8,7 @@
 #
 # Proves G3, G28.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use POSIX ();
 
 need_tool('redis-benchmark');
@@ -63,6 +59,4 @@ ok($waiter->is_running, 'the waiter waits');
 
 $redis->foreign_unlock('awaited');
 is($waiter->wait(30)->error, undef, 'and has its lock after the flood');
-$_->quit foreach $holder, $waiter;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

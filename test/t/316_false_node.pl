@@ -8,9 +8,6 @@
 #
 # Proves G18, G28.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use LockRedis::FakeNode;
@@ -18,12 +15,9 @@ use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 use Process qw(private_kb);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $one = $node->session;
 my $two = $node->session;
-
-$node->wait_for_up;
 
 # ----------
 # What is not Redis, or out of its mind
@@ -144,6 +138,7 @@ out_of_its_mind('an SSH greeting', $no_redis,
 out_of_its_mind('an SMTP greeting', $no_redis, greet => "220 mail ESMTP\r\n");
 out_of_its_mind('a MySQL greeting', $no_redis,
 	greet => "J\0\0\0\n8.0.30\0\x08\0\0\0abcdefgh\0\xff\xf7");
+out_of_its_mind('a memcached', $no_redis, raw => "ERROR\r\nERROR\r\n", then => 'close');
 out_of_its_mind('empty lines', $no_redis, raw => "\r\n\r\n\r\n");
 out_of_its_mind('zeros', $no_redis, raw => "\0" x 1000);
 out_of_its_mind('endless noise', $no_redis, raw => "\xde\xad\xbe\xef" x 4096,
@@ -335,6 +330,4 @@ foreach my $pid (sort keys %kb)
 $node->set('lockredis.url' => $redis->url);
 $fake->stop;
 $node->wait_for_up;
-$_->quit foreach $one, $two;
-nothing_left($node, $redis, name => 'nothing is left of the false node');
-done_testing();
+end_test($node, $redis, name => 'nothing is left of the false node');

@@ -9,9 +9,6 @@
 #
 # Proves G3, G18, G28.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use LockRedis::FakeNode;
@@ -19,7 +16,6 @@ use LockRedis::FalseSentinel;
 use LockRedis::Masters;
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit now);
 use Process qw(private_kb);
 
 my $lease = limit(3);

@@ -3,12 +3,9 @@
 # What an ordinary role can and cannot do, as docs/security.md lists it:
 # - it cannot read where the locks are kept nor the password, wherever it looks
 # - no role that is not told to can have the server use another Redis
-# - no function changes a value of Redis that is not a lock
 # - a key is a name, never a command, a script, a pattern or a format
+# What functions do with values of Redis that are no locks is in 325_functions.
 # Proves G32, G33.
-
-use strict;
-use warnings FATAL => 'all';
 
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
@@ -43,7 +40,6 @@ $node->wait_for_up;
 make_search($node);
 
 my $admin = $node->session;
-my $alice = $node->session(user => 'alice');
 my $bob = $node->session(user => 'bob');
 
 # ----------
@@ -196,74 +192,6 @@ foreach my $where ('ROLE bob', 'DATABASE shop')
 }
 
 # ----------
-# Values that are no locks
-# ----------
-
-my %values = (
-	'string' => [ 'SET', 'string', 'text' ],
-	'number' => [ 'SET', 'number', 7 ],
-	'token' => [ 'SET', 'token', 'credential', 'PX', 600_000 ],
-	'list' => [ 'RPUSH', 'list', 1, 2 ],
-	'set' => [ 'SADD', 'set', 1 ],
-	'zset' => [ 'ZADD', 'zset', 1, 'a' ],
-	'stream' => [ 'XADD', 'stream', '1-1', 'f', 1 ],
-	'two fields' => [ 'HSET', 'two fields', 'a', 1, 'b', 1 ],
-	'no number' => [ 'HSET', 'no number', 'a', 'x' ],
-	'foreign lock' => [ 'HSET', 'foreign lock', 'a:1', 1 ],
-	'redisson_lock_token:{foreign lock}' =>
-	  [ 'SET', 'redisson_lock_token:{foreign lock}', 41 ]);
-$redis->cmd(@$_) foreach values %values;
-$redis->cmd('PEXPIRE', $_, 600_000) foreach 'foreign lock', 'two fields';
-my $state = sub {
-	return {
-		map {
-			my $ttl = $redis->cmd('PTTL', $_);
-			$_ => unpack('H*', $redis->cmd('DUMP', $_)) . ($ttl < 0 ? '' : $ttl > 500_000)
-		} keys %values
-	};
-};
-my $before = $state->();
-my @calls = (
-	"SELECT redis_try_lock(%s)",
-	"SELECT redis_try_lock(%s, '20ms', '20ms')",
-	"SELECT redis_try_xact_lock(%s)",
-	"SELECT redis_try_fenced_lock(%s)",
-	"SELECT redis_try_fenced_xact_lock(%s)",
-	"CALL redis_with_lock(%s, 'SELECT 1', hold_at_least => '20ms')",
-	"SELECT redis_unlock(%s)",
-	"SELECT redis_extend(%s, '20ms')",
-	"SELECT redis_is_locked(%s), redis_lock_ttl(%1\$s)",
-	"SELECT redis_is_held(%s), redis_hold_count(%1\$s), redis_fence(%1\$s)",
-	"SELECT redis_force_unlock(%s)");
-foreach my $key (sort keys %values)
-{
-	$bob->query(sprintf $_, "'$key'") foreach @calls;
-}
-$bob->query('SELECT redis_unlock_all()');
-$bob->query('DISCARD ALL');
-is_deeply($state->(), $before, 'no function of an ordinary role changes any of them');
-$bob->query_fails("SELECT redis_force_unlock('foreign lock')",
-	'42501', qr/permission denied/, 'no force for an ordinary role');
-
-# Force is for locks of any kind, tokens and permits among them, whoever may use it: of a
-# number nobody holds a permit.
-$node->safe_psql('postgres',
-	'GRANT EXECUTE ON FUNCTION redis_force_unlock(text) TO alice');
-$alice->query_is("SELECT redis_force_unlock('number')", 'f', 'no force for number');
-foreach my $key (grep { !/foreign lock|^(number|token)$/ } sort keys %values)
-{
-	$alice->query_fails("SELECT redis_force_unlock('$key')",
-		'42809', qr/does not hold a reentrant lock/, "no force for $key");
-}
-is_deeply($state->(), $before, 'force leaves them alone');
-$alice->query_is("SELECT redis_force_unlock('foreign lock')",
-	't', 'a lock is taken away');
-is($redis->cmd('EXISTS', 'foreign lock'), 0, 'it is gone');
-$node->safe_psql('postgres',
-	'REVOKE EXECUTE ON FUNCTION redis_force_unlock(text) FROM alice');
-$redis->cmd('FLUSHALL');
-
-# ----------
 # Keys
 # ----------
 
@@ -359,6 +287,4 @@ $fenced_in->query_is("RESET ALL; DISCARD ALL; SELECT redis_is_held('k')",
 $fenced_in->quit;
 $redis->cmd('FLUSHALL');
 
-$_->quit foreach $admin, $alice, $bob, $shop;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -10,9 +10,6 @@
 #   nor runs its expressions in them
 # Proves G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;

@@ -9,9 +9,6 @@
 # - a key that shares its channel with another does not take its wake-ups
 # Proves G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;
@@ -286,6 +283,4 @@ $redis->cmd('PUBLISH', $channel, 0);
 is($_->wait(6)->error, undef, 'both are woken by one message') foreach $alice, $bob;
 $redis->cmd('DEL', 'later');
 
-$_->quit foreach $admin, $alice, $bob;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

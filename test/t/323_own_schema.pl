@@ -6,9 +6,6 @@
 # grant on all functions of public hands out.
 # Proves G33, G34.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
 
@@ -63,10 +60,8 @@ sub works
 	return;
 }
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 
-$node->wait_for_up;
 $node->value('CREATE ROLE alice LOGIN');
 
 # ----------

@@ -7,18 +7,13 @@
 # - a wrapper that is SECURITY DEFINER can fix the terms of its lock
 # Proves G32, G33.  Shows what is not guaranteed: N16.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
 use PostgreSQL::Test::Utils qw(slurp_file);
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => { 'lockredis.max_locks' => 30, max_connections => 60 });
 
 $node->safe_psql(
@@ -30,7 +25,6 @@ $node->safe_psql(
 	CREATE ROLE signals LOGIN IN ROLE pg_signal_backend;
 	CREATE DATABASE shop OWNER carol;
 	CREATE SCHEMA bob AUTHORIZATION bob;});
-$node->wait_for_up;
 
 make_search($node);
 
@@ -281,6 +275,4 @@ $bob->query_fails("CALL redis_with_lock('job', 'UPDATE public.account SET balanc
 is($node->value(q{SELECT string_agg(who, ' ' ORDER BY who) FROM ran_as}),
 	'alice bob', 'each ran as its caller');
 
-$_->quit foreach $admin, $alice, $bob, $signals;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

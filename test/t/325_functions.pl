@@ -9,16 +9,11 @@
 #   says so
 # Proves G32, G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Rights;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 
-$node->wait_for_up;
 $node->safe_psql('postgres', 'CREATE ROLE bob LOGIN; CREATE ROLE alice LOGIN');
 
 # ----------
@@ -197,6 +192,13 @@ foreach my $signature (sort grep { !$judged{$_}{all} && !$judged{$_}{trigger} } 
 		'',
 		"$signature: changes nothing but ($may)");
 }
+
+# Force is for locks of any kind, and says so.
+make_values();
+$alice->query_fails("SELECT redis_force_unlock('$_')", '42809', qr/does not hold a reentrant lock/, "no force for $_")
+  foreach qw(string list set zset stream), 'two fields', 'no number';
+$alice->query_is("SELECT redis_force_unlock('number')", 'f', 'of a number nobody holds a permit');
+$alice->query_is("SELECT redis_force_unlock('foreign lock')", 't', 'a lock is taken away');
 
 $_->quit foreach $alice, $bob;
 $redis->cmd('FLUSHALL');

@@ -3,9 +3,6 @@
 # No function takes a key under which lockredis or Redisson keep what belongs to another
 # one, with and without a prefix, and nothing is done there.  Proves G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = lock_store;
@@ -80,6 +77,4 @@ foreach my $name (
 }
 $half->query_is("SELECT redis_try_lock(':k'), redis_unlock(':k')", 't|t', 'so is one behind a prefix');
 
-$_->quit foreach $s, $prefixed, $tagged, $ours, $half;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

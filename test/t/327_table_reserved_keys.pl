@@ -2,9 +2,6 @@
 
 # Keys that no function takes: 326_reserved_keys against the table.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('326_reserved_keys');

@@ -12,14 +12,7 @@
 # - SET SCHEMA is refused; only the owner may do any of it
 # Proves G34.
 
-use strict;
-use warnings FATAL => 'all';
-
-use Cwd qw(abs_path);
-use File::Basename qw(dirname);
-use JSON::PP qw(decode_json);
 use LockRedis::Test;
-use PostgreSQL::Test::Utils ();
 
 my $directory = `pg_config --sharedir`;
 chomp $directory;
@@ -41,18 +34,6 @@ is( $node->value(
 	),
 	'',
 	'each version has a path to this one');
-
-# What the files that are not read by PostgreSQL call it.
-my $top = dirname(abs_path(__FILE__)) . '/../..';
-my $meta = decode_json(PostgreSQL::Test::Utils::slurp_file("$top/META.json"));
-is($meta->{version}, "$this.0", 'META.json');
-is($meta->{provides}{lockredis}{version}, "$this.0", 'META.json, what it provides');
-ok(-e "$top/$meta->{provides}{lockredis}{file}", 'META.json, in which file');
-like(PostgreSQL::Test::Utils::slurp_file("$top/Makefile"),
-	qr/^EXTVERSION := .*default_version.* lockredis\.control\)$/m,
-	'Makefile, which asks the control file');
-like(PostgreSQL::Test::Utils::slurp_file("$top/lockredis.control"),
-	qr/^default_version = '\Q$this\E'$/m, 'lockredis.control');
 
 # ----------
 # The first version
@@ -266,11 +247,8 @@ $admin->query_fails(
 is(version(), $this, 'nothing has changed');
 $admin->query('RESET lock_timeout');
 $admin->start("ALTER EXTENSION lockredis UPDATE TO 'next'");
-poll_until(
-	'the update to wait',
-	sub {
-		$node->value('SELECT cardinality(pg_blocking_pids(' . $admin->pid . '))') > 0;
-	});
+poll_until('the update to wait',
+	sub { $node->value('SELECT cardinality(pg_blocking_pids(' . $admin->pid . '))') > 0 });
 is($node->value($rows), $before, 'meanwhile all have what they had');
 $recorder->query_is('COMMIT', '', 'the token is committed');
 is($admin->wait->error, undef, 'then it goes on');
@@ -347,7 +325,4 @@ $new->query_is("SELECT redis_fenced_xact_lock('k') > 0, redis_now_held('k')",
 $old->query_is("ALTER EXTENSION lockredis UPDATE TO 'next'; SELECT redis_now_held('both'), redis_unlock('both')",
 	't|t', 'updated by the session that holds');
 
-$_->quit foreach $admin, $holder, $waiter, $writer, $recorder, $runner, $alice,
-  $old, $new;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -9,9 +9,6 @@
 # - a reload that changes something else disturbs nobody
 # Proves G27.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $old = LockRedis::Redis->new(name => 'old');
@@ -73,6 +70,4 @@ $node->wait_for_waiters('loop', 1);
 $loop->query_is("SELECT redis_unlock('loop')", 't', 'given back');
 is($holder->wait(10)->error, undef, 'had');
 
-$_->quit foreach $holder, $one, $two, $loop;
-nothing_left($node, $new);
-done_testing();
+end_test($node, $new);

@@ -11,9 +11,6 @@
 # - the same Redis under another name: nothing is lost, nothing is given back
 # Proves G27.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my $old = LockRedis::Redis->new(name => 'old');
@@ -110,7 +107,6 @@ like($two->query('COMMIT')->detail // '', qr/"lockredis.url" was changed/,
 is(only_at_old(), 'foreign release verify', 'release: the old place has them');
 kill 'CONT', $watchdog;
 poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
-pass('release: no more');
 $node->wait_for_up;
 
 #
@@ -137,19 +133,17 @@ $proxy->clear;
 # The same Redis under another name.
 #
 
-my $losses = $node->value('SELECT losses FROM redis_lock_stats');
+my $losses = $node->lock_stat('losses');
 $one->query_is("SELECT redis_lock('same'), redis_lock('same given', '1 hour')", '|',
 	'same: held');
 my $owner = owner_in($new->hash('same'));
 go_to($new->unix_url);
 poll_until('the lock to be asked for',
-	sub {
-		$node->value("SELECT sum(renewals) FROM redis_locks WHERE key = 'same'") > 0;
-	});
+	sub { $node->value("SELECT sum(renewals) FROM redis_locks WHERE key = 'same'") > 0 });
 $two->query_is("SELECT redis_try_lock('same given')", 'f', 'same: locked');
 $one->query_is("SELECT redis_is_held('same'), redis_is_held('same given')", 't|t', 'same: held');
 is(owner_in($new->hash('same')), $owner, 'same: by the same owner');
-is($node->value('SELECT losses FROM redis_lock_stats'), $losses, 'same: nothing is lost');
+is($node->lock_stat('losses'), $losses, 'same: nothing is lost');
 $one->query_is("SELECT redis_unlock('same'), redis_unlock('same given')", 't|t',
 	'same: given back');
 
@@ -168,6 +162,4 @@ $one->query_is("SELECT redis_unlock('dead')", 't', 'dead: given back');
 $old->thaw;
 poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
 
-$_->quit foreach $one, $two, $three;
-nothing_left($node, $new);
-done_testing();
+end_test($node, $new);

@@ -5,15 +5,10 @@
 # query of its own.  What they call is hidden from everybody but the library: the
 # compiled query must find it all the same, or leave the call alone.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		'jit' => 'on',
 		'jit_above_cost' => 0,
@@ -24,7 +19,6 @@ my $node = LockRedis::Node->create(
 
 plan skip_all => 'PostgreSQL cannot compile here'
   if $node->value('SELECT pg_jit_available()') ne 't';
-$node->wait_for_up;
 
 my $session = $node->session;
 my $keys = q{FROM generate_series(1, 3) AS i};

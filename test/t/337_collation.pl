@@ -5,15 +5,10 @@
 # token that was refused passes.  The update from 1.0 brings order into a fence table that
 # has got a second row for a key that way.  Proves G16, G34.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 
-$node->wait_for_up;
 
 # ----------
 # All of them
@@ -91,7 +86,4 @@ $first->query_is('SELECT count(*), count(DISTINCT key), min(token) FROM redis_fe
 	'updated: one row each, with the highest token');
 $first->query_is("SELECT count(*) FILTER (WHERE pg_temp.passes(key, 99)) FROM ($keys) k", 0,
 	'updated: no lower token passes');
-$first->quit;
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

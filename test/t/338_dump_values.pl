@@ -4,9 +4,6 @@
 # and the numbers of permits are there as they were, and fencing tokens go on; locks,
 # permits that are held and semaphores whose time is over are not.  Proves G34.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
 
@@ -52,6 +49,4 @@ is( $node->value(
 	'tables in a dump');
 
 $one->query('SELECT redis_unlock_all()');
-$_->quit foreach $one, $new;
-nothing_left($node, $table, keys => qr{^p$});
-done_testing();
+end_test($node, $table, keys => qr{^p$});

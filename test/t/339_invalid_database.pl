@@ -5,11 +5,7 @@
 # starting and dying all the time, requests and redis_lock_status say why, and it goes on
 # by itself when the database is in order again.  Proves G19, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $table = LockRedis::Table->new(dbname => 'locks');
 my $node = LockRedis::Node->create(
@@ -59,7 +55,6 @@ sub is_down_calmly
 			$error = $one->query("SELECT redis_try_lock('down')");
 			return ($error->sqlstate || '') eq '55000' && $error->{raw} =~ $says;
 		});
-	pass("$name: a request says so");
 	poll_until("$name: the status to say so",
 		sub { $one->value('SELECT last_error FROM redis_lock_status') =~ $says });
 	is($one->value('SELECT state FROM redis_lock_status'), 'down', "$name: it is down");
@@ -98,6 +93,4 @@ ok($node->logged(qr/PG_VERSION/), 'damaged: it says why');
 rename "$version.away", $version or die "could not rename $version.away: $!";
 is_up('mended');
 
-$_->quit foreach $one, $admin;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

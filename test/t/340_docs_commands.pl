@@ -4,9 +4,6 @@
 # docs/acl.md into redis-cli, the two loops of docs/snapshots.md and what creates
 # the extension into psql.  And each script asks for what it needs, and no more.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;

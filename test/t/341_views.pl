@@ -11,9 +11,6 @@
 # - up is the state
 # Proves G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
@@ -338,6 +335,4 @@ $redis->start;
 $node->wait_for_up;
 $bob->query_is($up, '1|t|t', 'up again');
 
-$_->quit foreach $admin, $alice, $bob, $monitor;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -3,9 +3,6 @@
 # The guarantees of docs/guarantees.md and the tests that prove them: each one is
 # cited by a test ("# Proves G1, G2."), and what a test cites is there.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(basename dirname);
 use File::Spec;
 use LockRedis::Test;

@@ -2,8 +2,6 @@
 # other in a circle.  And what nobody sees who reads a line of it: a clock that a
 # macro reads twice, a number that two tests have.
 
-use strict;
-use warnings FATAL => 'all';
 use File::Basename qw(dirname);
 use LockRedis::Test;
 

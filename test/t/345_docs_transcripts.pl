@@ -13,9 +13,6 @@
 # And the examples that are pure SQL run without an error, or with that which is
 # shown.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;
@@ -25,10 +22,8 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use constant END_OF_ANSWER => '== end of answer ==';
 
 my $docs = dirname(abs_path(__FILE__)) . '/../../docs';
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		'lockredis.lease' => '6s',    # a deletion is noticed a third of it later
 		wal_level => 'replica',
@@ -36,8 +31,6 @@ my $node = LockRedis::Node->create(
 	});
 my $database = 'page';
 my (%psql, %pid_shown);
-
-$node->wait_for_up;
 
 # ----------
 # Pages
@@ -330,7 +323,6 @@ sub end_page
 	# What is not answered at once when a session ends is given back by the watchdog.
 	poll_until("$page: nothing to be left",
 		sub { $node->safe_psql($database, 'SELECT count(*) FROM redis_locks') eq '0' });
-	pass("$page: nothing is left");
 	$node->safe_psql('postgres', "DROP DATABASE $database");
 	return;
 }

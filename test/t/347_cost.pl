@@ -5,16 +5,11 @@
 # LIMIT with ORDER BY: there more may be tried than are returned, but not with a subquery.
 # For nothing that a guarantee speaks of.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $s = $node->session;
 
-$node->wait_for_up;
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE job (id int, kind text);
@@ -57,6 +52,4 @@ is( locked_by(
 	3,
 	'a subquery with LIMIT tries those');
 
-$s->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

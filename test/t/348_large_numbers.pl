@@ -4,9 +4,6 @@
 # told as it is or refused (22003), never as another number, and a semaphore that cannot be
 # told is not emptied.  For nothing that a guarantee speaks of.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;
@@ -71,6 +68,4 @@ $r->query_is("SELECT redis_permit_set('p', 3), redis_permit_total('p'), redis_pe
 $r->query_is("SELECT redis_permit_unlock('p'), redis_permit_available('p')", 't|3', 'and given back');
 
 $redis->cmd('FLUSHALL');
-$_->quit foreach $r, $t;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -6,9 +6,6 @@
 # but where the test sets it, and it removes what has ended only when a command looks for it.
 # LOCKREDIS_TEST_SEED repeats a run.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 use Digest::SHA qw(sha1_hex);

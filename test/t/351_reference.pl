@@ -9,9 +9,6 @@
 #   behind the key, or behind how many, which is 0 by default; NULL is refused, but by those of 1.0
 # For nothing that a guarantee speaks of.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use File::Spec;
 use LockRedis::Test;
@@ -20,11 +17,8 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use constant COMMENT_MAX => 300;
 
 my $top = File::Spec->rel2abs(dirname($0)) . '/../..';
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $one = $node->session;
-
-$node->wait_for_up;
 
 # ----------
 # What there is
@@ -155,6 +149,4 @@ foreach my $init (sort grep { /_init$/ } keys %arguments)
 	$redis->cmd('FLUSHALL');
 }
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

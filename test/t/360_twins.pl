@@ -13,9 +13,6 @@
 #
 # Proves G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Twins;
 

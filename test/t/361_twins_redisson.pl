@@ -6,9 +6,6 @@
 #
 # Proves G21, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test;
 use LockRedis::Twins;

@@ -1,8 +1,6 @@
 # The simulator's mutants are words of src/: one whose place is gone is named, and so is
 # a rule of a README that no mutant breaks: test/simulation/README.md.
 
-use strict;
-use warnings FATAL => 'all';
 use File::Basename qw(dirname);
 use File::Path qw(make_path);
 use LockRedis::Test;

@@ -4,9 +4,6 @@
 # ends: with other readers, and with a new lease.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $node = LockRedis::Node->create('main', redis => LockRedis::Table->new,

@@ -11,9 +11,6 @@
 #   of the new primary exclude each other.
 # Proves G4, G8, G17.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT owner_in);
 
 my $redis = LockRedis::Redis->new;
@@ -118,6 +115,4 @@ $one->query_is("SELECT redis_try_lock('reports')", 'f', 'switchover: they exclud
 $two->query_fails("SELECT redis_fenced_xact_lock('account')",
 	'25006', qr/read-only|recovery/, 'switchover: but it cannot record a token');
 
-$_->quit foreach $one, $two;
-nothing_left([ $second, $third ], $redis, name => 'nothing is left', keys => qr/account|nightly/);
-done_testing();
+end_test([ $second, $third ], $redis, name => 'nothing is left', keys => qr/account|nightly/);

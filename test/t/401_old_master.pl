@@ -7,9 +7,6 @@
 #
 # Proves G1, G7, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -40,22 +37,9 @@ sub overtaken
 	$stop->run_to($function);
 	$session->start($sql);
 	$stop->wait_for_stop;
-	$old->kill9;
-	$_->thaw foreach @replicas;
-	my $new = $ha->wait_for_master_but($old);
-	wait_until_used($node, $new);
+	my $new = replace_master($node, $ha, @replicas);
 	$stop->let_go;
 	return ($old, $new, $session->wait);
-}
-
-sub mended
-{
-	my ($old) = @_;
-
-	$old->start;
-	$ha->wait_until_steady;
-	wait_until_used($node, $ha->master);
-	return;
 }
 
 # A lock that the old master granted: the session has its answer, but the lock is
@@ -70,7 +54,7 @@ sub mended
 	$two->query_is("SELECT redis_try_lock('granted')", 'f', 'granted by the old master: by one only');
 	$one->query_is("SELECT redis_unlock('granted')", 't', 'granted by the old master: given back');
 	ok(!$new->cmd('EXISTS', 'granted'), 'granted by the old master: nothing is left');
-	mended($old);
+	bring_back($node, $ha, $old);
 }
 
 # Given back at the old master, which died before it could tell: the key is free at
@@ -84,7 +68,7 @@ sub mended
 	poll_until('the new master to be free of it', sub { !$new->cmd('EXISTS', 'released') });
 	$two->query_is("SELECT redis_try_lock('released'), redis_unlock('released')",
 		't|t', 'given back at the old master: free');
-	mended($old);
+	bring_back($node, $ha, $old);
 }
 
 # Lengthened at the old master: the new one has it for as long, or the session does
@@ -99,7 +83,7 @@ sub mended
 	cmp_ok($new->cmd('PTTL', 'extended'),
 		'>', 500000, 'extended at the old master: at the new one too');
 	$one->query_is("SELECT redis_unlock('extended')", 't', 'extended at the old master: given back');
-	mended($old);
+	bring_back($node, $ha, $old);
 }
 
 # A given lease that nobody renews: as long at the new master as it was promised by
@@ -111,15 +95,11 @@ sub mended
 	my @replicas = $ha->replicas;
 	$old->outrun_replicas(@replicas);
 	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
-	$old->kill9;
-	$_->thaw foreach @replicas;
-	my $new = $ha->wait_for_master_but($old);
-	wait_until_used($node, $new);
+	my $new = replace_master($node, $ha, @replicas);
 	poll_until('the new master to have it as long',
 		sub { $new->cmd('PTTL', 'given') > 300000 });
-	pass('a given lease: as long at the new master');
 	$one->query_is("SELECT redis_is_held('given'), redis_unlock('given')", 't|t', 'held, given back');
-	mended($old);
+	bring_back($node, $ha, $old);
 }
 
 # COMMIT before the new master was asked: it asks.  The watchdog is stopped where it
@@ -139,7 +119,7 @@ sub mended
 		'COMMIT before the new master was asked: refused');
 	$stop->let_go;
 	wait_until_used($node, $new);
-	mended($old);
+	bring_back($node, $ha, $old);
 }
 
 nothing_left($node, $ha);

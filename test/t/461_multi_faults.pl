@@ -6,12 +6,8 @@
 # no replica confirms.  Nothing is kept, and nobody else is disturbed.
 # Proves G1, G5, G12.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -21,66 +17,12 @@ $node->set('lockredis.command_timeout' => limit(6) . 's');
 
 my $lock = "SELECT redis_multi_lock(ARRAY['c', 'a', 'b'])";
 
-sub nobody_has_them
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	poll_until('nothing to be left',
-		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
-	return pass($name);
-}
-
 # ----------
 # The request for all, and its end
 # ----------
 
-# [name, rule, how it is stopped, SQLSTATE]
-my @ends = (
-	[ 'cancelled, the request arrives in time', {}, 'cancel', '57014' ],
-	[ 'cancelled, it arrives too late', { late => 1 }, 'cancel', '57014' ],
-	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
-	[ 'cancelled, all had in Redis', { on => 'reply' }, 'cancel', '57014' ],
-	[ 'terminated, all had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
-	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
-	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ]);
-
-foreach my $end (@ends)
-{
-	my ($name, $fault, $stop, $code) = @$end;
-
-	subtest $name => sub {
-		my $one = $node->connected_session;
-		my $late = delete $fault->{late};
-
-		$one->query_is("$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt",
-			'the script is loaded');
-		hold_next("\r\nb\r\n", %$fault);
-		$one->start($lock);
-		rule_acted();
-		$one->$stop if defined $stop;
-		$one->wait->fails($code, qr/./, 'ends');
-		if ($late)
-		{
-			poll_until('the watchdog to be sure',
-				sub { $node->count_rows('redis_locks') == 0 });
-			deliver();
-		}
-		else
-		{
-			$proxy->let_go;
-		}
-		nobody_has_them('nothing is left');
-		if (!$one->is_gone)
-		{
-			$node->wait_until_asked($one);
-			$one->query_is("$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt",
-				'the session goes on');
-		}
-		$one->quit;
-	};
-}
-$proxy->clear;
+stop_at_each_step(sub { return ("\r\nb\r\n", $lock) },
+	"$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt");
 
 # From here on a reply that is held has to be waited for, however long all else takes.
 $node->set('lockredis.command_timeout' => limit(20) . 's');
@@ -120,7 +62,7 @@ foreach my $wait ('0', '1 h')
 	is($one->wait->value, 't', 'who waits gets all at last');
 	$one->query_is("SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", 't');
 }
-nobody_has_them('nothing is left');
+nobody_has_any('nothing is left');
 
 # ----------
 # Interrupts while one is waited for, and no answer to what is given back then
@@ -140,7 +82,7 @@ foreach my $stop ('cancel', 'terminate')
 	poll_until('what it had to be given back', sub { $redis->all_keys == 1 });
 	$proxy->let_go;
 	$two->query_is("SELECT redis_unlock('c')", 't', 'the other one is not disturbed');
-	nobody_has_them('nothing is left');
+	nobody_has_any('nothing is left');
 	$s->quit;
 }
 $proxy->clear;
@@ -189,14 +131,14 @@ $two->query_is("SELECT redis_unlock('c')", 't');
 $quick->wait->fails('55000', qr/"a" was lost/, 'lost that was had before');
 $quick->query_is("SELECT redis_hold_count('b'), redis_hold_count('c')", '0|0', 'none is kept');
 $quick->query_warns("SELECT redis_unlock('a')", 'f', '01000', qr/"a" was lost/, 'told');
-nobody_has_them('nothing is left');
+nobody_has_any('nothing is left');
 
 # The guard knows each of them.
 $quick->query("BEGIN; INSERT INTO t VALUES (2); SELECT redis_multi_xact_lock(ARRAY['a', 'b', 'c'])");
 $redis->cmd('DEL', 'b');
 $node->wait_for_loss('b');
 $quick->query('COMMIT')->fails('40001', qr/"b" was lost/, 'a member that is lost refuses the commit');
-nobody_has_them('nothing is left');
+nobody_has_any('nothing is left');
 
 # ----------
 # No replica confirms them
@@ -205,8 +147,6 @@ nobody_has_them('nothing is left');
 $one->query("SET lockredis.min_replicas = 1; SET lockredis.replica_timeout = '50ms'");
 $one->query_fails($lock, '58030', qr/could not be replicated/, 'too few replicas');
 $one->query('RESET lockredis.min_replicas');
-nobody_has_them('nothing is left');
+nobody_has_any('nothing is left');
 
-$_->quit foreach $one, $two, $three, $quick;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -4,9 +4,6 @@
 # grants of one answer, by a debugger, or while one of the keys is waited for.
 # Proves G1, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -30,6 +27,9 @@ $_->query_is("SELECT redis_multi_lock('{a,b,c}'); SELECT redis_multi_unlock('{a,
 #                                        master 2; asks it about a
 #   b: master 1 does not count
 #   gives a back, asks master 2 for each
+#
+# A try that does not wait is no "somebody has one" for that: nobody has.
+foreach my $call ('redis_multi_lock', 'redis_try_multi_lock')
 {
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
@@ -37,47 +37,27 @@ $_->query_is("SELECT redis_multi_lock('{a,b,c}'); SELECT redis_multi_unlock('{a,
 
 	$old->outrun_replicas(@replicas);
 	$stop->run_to('lt_grant_unqueued', q{name->data[0] == 'b'});
-	$one->start("SELECT redis_multi_lock('{a,b,c}')");
+	$one->start("SELECT $call('{a,b,c}')");
 	$stop->wait_for_stop;
-	$old->kill9;
-	$_->thaw foreach @replicas;
-	my $new = $ha->wait_for_master_but($old);
-	wait_until_used($node, $new);
+	my $new = replace_master($node, $ha, @replicas);
 	$stop->let_go;
-	is($one->wait->error, undef, 'another master between two grants: all are had');
-	$one->query_is("SELECT bool_and(redis_is_held(k)) FROM unnest('{a,b,c}'::text[]) k", 't', 'held');
-	is(scalar(grep { $new->cmd('HLEN', $_) == 1 } @keys), 3, 'the new master has them');
-	$two->query_is("SELECT redis_try_lock('a'), redis_try_lock('b'), redis_try_lock('c')", 'f|f|f',
-		'by one only');
+	if ($call eq 'redis_multi_lock')
+	{
+		is($one->wait->error, undef, 'another master between two grants: all are had');
+		$one->query_is("SELECT bool_and(redis_is_held(k)) FROM unnest('{a,b,c}'::text[]) k", 't', 'held');
+		is(scalar(grep { $new->cmd('HLEN', $_) == 1 } @keys), 3, 'the new master has them');
+		$two->query_is("SELECT redis_try_lock('a'), redis_try_lock('b'), redis_try_lock('c')", 'f|f|f',
+			'by one only');
+	}
+	else
+	{
+		$one->wait->fails('58030', qr/lock store/, 'a try that a failover has made vain');
+		poll_until('all to be given back', sub { !$new->cmd('EXISTS', @keys) });
+		$one->query_is("SELECT redis_try_multi_lock('{a,b,c}')", 't', 'then again');
+	}
 	$one->query_is("SELECT redis_multi_unlock('{a,b,c}')", 't', 'given back');
 	is($new->cmd('EXISTS', @keys), 0, 'nothing is left');
-	$old->start;
-	$ha->wait_until_steady;
-	wait_until_used($node, $ha->master);
-}
-
-# A try that does not wait is no "somebody has one" for that: nobody has.
-{
-	my $old = $ha->master;
-	my @replicas = $ha->replicas;
-	my $stop = LockRedis::Debugger->new($one->pid);
-
-	$old->outrun_replicas(@replicas);
-	$stop->run_to('lt_grant_unqueued', q{name->data[0] == 'b'});
-	$one->start("SELECT redis_try_multi_lock('{a,b,c}')");
-	$stop->wait_for_stop;
-	$old->kill9;
-	$_->thaw foreach @replicas;
-	my $new = $ha->wait_for_master_but($old);
-	wait_until_used($node, $new);
-	$stop->let_go;
-	$one->wait->fails('58030', qr/lock store/, 'a try that a failover has made vain');
-	poll_until('all to be given back', sub { !$new->cmd('EXISTS', @keys) });
-	$one->query_is("SELECT redis_try_multi_lock('{a,b,c}'), redis_multi_unlock('{a,b,c}')", 't|t',
-		'then again');
-	$old->start;
-	$ha->wait_until_steady;
-	wait_until_used($node, $ha->master);
+	bring_back($node, $ha, $old);
 }
 
 # Who waits for one key has the others also afterwards.
@@ -96,6 +76,4 @@ $_->query_is("SELECT redis_multi_lock('{a,b,c}'); SELECT redis_multi_unlock('{a,
 	$one->query_is("SELECT redis_multi_unlock('{a,b,c}')", 't', 'which were kept');
 }
 
-$_->quit foreach $one, $two;
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

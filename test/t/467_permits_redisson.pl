@@ -1,17 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
 # The real Redisson's RPermitExpirableSemaphore and sessions of ours on the same keys: never
-# more inside than there are permits, ids of both sides, who wakes whom, and the permits of a
-# client or a server that is killed.
+# more than there are permits, ids of both sides, who wakes whom, and the permits of a
+# client or a server that is killed.  302_torture_kinds has many of both at once.
 # Proves G1, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
-use LockRedis::Test qw(:DEFAULT quoted);
-use LockRedis::Wait qw(limit);
-use POSIX ();
+use LockRedis::Test;
 
 LockRedis::Redisson->need;
 
@@ -35,74 +30,6 @@ my $one = $node->session;
 my $two = $node->session;
 
 sub available { return $node->value("SELECT redis_permit_available('$_[0]')"); }
-
-#
-# Four sessions of ours and two threads of theirs, and three permits.
-#
-{
-	my ($key, $most, $steps) = ('crowded', 3, 60);
-	my %children;
-	my $too_many = 0;
-
-	is($java->value('a.1', 'permit.init', $key, $most), 'true', 'Redisson says how many');
-	foreach my $n (1 .. 4)
-	{
-		my $pid = fork();
-		die "could not fork: $!" unless defined $pid;
-		if ($pid == 0)
-		{
-			eval { inside($key, $most, $steps); 1 } or print STDERR "session $n: $@";
-			POSIX::_exit($@ ? 1 : 0);
-		}
-		$children{$pid} = $n;
-	}
-	foreach (1 .. $steps)
-	{
-		my @waits = map { $java->send("a.$_", 'permit.tryAcquire', $key, 240_000, $lease_ms) } 1 .. 2;
-		my @ids;
-
-		foreach my $wait (@waits)
-		{
-			push @ids, $java->wait($wait, 240)->or_die->value;
-			$too_many++ if $redis->cmd('INCR', 'inside') > $most;
-		}
-		foreach my $id (@ids)
-		{
-			$redis->cmd('DECR', 'inside');
-			$java->value('a.1', 'permit.release', $key, $id) eq 'true' or die 'lost';
-		}
-	}
-	is($too_many, 0, 'Redisson meets no more than that');
-	foreach my $pid (sort { $a <=> $b } keys %children)
-	{
-		poll_until("session $children{$pid} to end",
-			sub { waitpid($pid, POSIX::WNOHANG()) == $pid }, 240);
-		is($?, 0, "session $children{$pid}");
-	}
-	is($redis->cmd('GET', 'inside'), 0, 'all have left');
-	is(available($key), $most, 'all permits are back');
-	is($redis->cmd('ZCARD', "{$key}:timeout"), 0, 'nobody has one');
-}
-
-sub inside
-{
-	my ($key, $most, $steps) = @_;
-
-	Test::More->builder->output('/dev/null');
-	my $session = $node->session;
-	my $conn = $redis->connection;
-
-	foreach (1 .. $steps)
-	{
-		$session->value('SELECT redis_permit_lock(' . quoted($key) . ')');
-		die 'too many' if $conn->call('INCR', 'inside') > $most;
-		select undef, undef, undef, 0.001;
-		$conn->call('DECR', 'inside');
-		die 'lost' if $session->value('SELECT redis_permit_unlock(' . quoted($key) . ')') ne 't';
-	}
-	$session->quit;
-	return;
-}
 
 #
 # Numbers and ids.
@@ -154,7 +81,7 @@ my $crashed = sub { $node->value("SELECT 1") eq '1' };
 poll_until('the server to be back', sub { eval { $crashed->() } });
 $node->wait_for_up;
 is(available('k'), 1, 'its permit is still had');
-is($node->value('SELECT count(*) FROM redis_locks'), 0, 'by nobody here');
+is($node->count_locks, 0, 'by nobody here');
 $redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
 is($java->value('a.1', 'permit.available', 'k'), 2, 'it comes back when its time is over');
 $theirs = $java->value('a.1', 'permit.tryAcquire', 'k', 0, $lease_ms);

@@ -3,23 +3,17 @@
 # Permits when something goes wrong in the middle: requests whose replies nobody reads, by a
 # hold and by an id, at a cancel and at the end of the session; releases that are not
 # answered; Redis that comes back empty; a server that crashes; a waiter that gives up when
-# it is woken; more waiters than permits, on two servers.
+# it is woken.  302_torture_kinds has more waiters than permits, on two servers.
 # Proves G1, G4.
 
-use strict;
-use warnings FATAL => 'all';
-
-use LockRedis::Proxy;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
 
 # For so long an orphan is looked after.
-my %patient = ('lockredis.command_timeout' => limit(2) . 's', 'lockredis.lease' => '1h');
-my $node = LockRedis::Node->create('main', url => $proxy->url, settings => {%patient});
-my $other = LockRedis::Node->create('other', redis => $redis, settings => {%patient});
+my $node = LockRedis::Node->create('main', url => $proxy->url,
+	settings => { 'lockredis.command_timeout' => limit(2) . 's', 'lockredis.lease' => '1h' });
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 sub available { return $redis->cmd('GET', 'k') }
@@ -27,13 +21,9 @@ sub available { return $redis->cmd('GET', 'k') }
 sub all_are_back
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	ok(eval {
-		poll_until("$name: all to be back",
-			sub { available() == 2 && $redis->cmd('EXISTS', '{k}:timeout') == 0 && $node->count_locks("key = 'k'") == 0 });
-	}, "$name: all permits are back") || diag $@;
-	return;
+	return poll_until("$name: all to be back",
+		sub { available() == 2 && $redis->cmd('EXISTS', '{k}:timeout') == 0 && $node->count_locks("key = 'k'") == 0 });
 }
 
 $one->query_is("SELECT redis_permit_init('k', 2)", 't');
@@ -98,36 +88,6 @@ $redis->cmd('FLUSHALL');
 $two->query_fails("SELECT redis_permit_lock('k')", '42704', qr/number of permits of/, 'there is none');
 $one->query_warns("SELECT redis_permit_unlock('k')", 'f', '01000', qr/lost/, 'it was lost');
 $one->query_is("SELECT redis_permit_init('k', 2)", 't', 'a new one');
-
-# Waiters of two servers: each that comes back goes to somebody.
-{
-	my @ours = map { $node->session } 1 .. 3;
-	my @theirs = map { $other->session } 1 .. 3;
-
-	$one->query_is("SELECT redis_permit_lock('k'), redis_permit_lock('k')", '|');
-	foreach my $n (1 .. 3)
-	{
-		$ours[ $n - 1 ]->start("SELECT redis_permit_lock('k')");
-		$node->wait_for_waiters('k', $n);
-		$theirs[ $n - 1 ]->start("SELECT redis_permit_lock('k')");
-		$other->wait_for_waiters('k', $n);
-	}
-	$one->query_is("SELECT redis_permit_unlock('k'), redis_permit_unlock('k')", 't|t');
-	my %left = map { $_ => $_ } @ours, @theirs;
-	my %had;
-	while (%left)
-	{
-		my ($got) = do {
-			poll_until('somebody to get one', sub { grep { !$_->is_running } values %left });
-			grep { !$_->is_running } values %left;
-		};
-		is($got->wait(60)->error, undef, 'one more has it');
-		$got->query_is("SELECT redis_permit_unlock('k')", 't', 'and gives it back');
-		delete $left{$got};
-	}
-	all_are_back('six waiters');
-	$_->quit foreach @ours, @theirs;
-}
 
 # One is woken and gives up in that moment: the next one gets it.
 {

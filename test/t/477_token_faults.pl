@@ -6,12 +6,8 @@
 # what was had since is not taken away with it.
 # Proves G5, G12, G45.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -19,68 +15,13 @@ start_servers();
 # long.
 $node->set('lockredis.command_timeout' => limit(6) . 's');
 
-sub nobody_has_it
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	poll_until('nothing to be left',
-		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
-	return pass($name);
-}
-
 # ----------
 # A call that is stopped at each step
 # ----------
 
-# [name, rule, how it is stopped, SQLSTATE]
-my @ends = (
-	[ 'cancelled, the request arrives in time', {}, 'cancel', '57014' ],
-	[ 'cancelled, it arrives too late', { late => 1 }, 'cancel', '57014' ],
-	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
-	[ 'cancelled, had in Redis', { on => 'reply' }, 'cancel', '57014' ],
-	[ 'terminated, had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
-	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
-	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ]);
-
-my $number = 0;
-foreach my $end (@ends)
-{
-	my ($name, $fault, $stop, $code) = @$end;
-
-	subtest $name => sub {
-		my $one = $node->connected_session;
-		my $late = delete $fault->{late};
-		my $key = 'k' . ++$number;
-
-		$one->query_is("SELECT redis_token_unlock('warm', redis_token_lock('warm', '1min'))",
-			't', 'the script is loaded');
-		hold_next("\r\n$key\r\n", %$fault);
-		$one->start("SELECT redis_token_lock('$key', '1h', 'secret')");
-		rule_acted();
-		$one->$stop if defined $stop;
-		$one->wait->fails($code, qr/./, 'ends');
-		if ($late)
-		{
-			poll_until('the watchdog to be sure',
-				sub { $node->count_rows('redis_locks') == 0 });
-			deliver();
-		}
-		else
-		{
-			$proxy->let_go;
-		}
-		nobody_has_it('nothing is left');
-		if (!$one->is_gone)
-		{
-			$node->wait_until_asked($one);
-			$one->query_is("SELECT redis_token_unlock('$key', redis_token_lock('$key', '1h'))", 't',
-				'the session goes on');
-		}
-		$one->quit;
-	};
-}
-$proxy->clear;
+stop_at_each_step(
+	sub { my ($n) = @_; return ("\r\nk$n\r\n", "SELECT redis_token_lock('k$n', '1h', 'secret')") },
+	"SELECT redis_token_unlock('warm', redis_token_lock('warm', '1min'))", 't');
 
 # ----------
 # The same token again, while the watchdog has still to give back what is left
@@ -98,7 +39,7 @@ subtest 'the same token again' => sub {
 	kill 'STOP', $node->watchdog_pid;
 	$one->cancel;
 	$one->wait->fails('57014', qr/cancel/, 'cancelled');
-	is($node->count_rows('redis_locks'), 1, 'an orphan');
+	is($node->count_locks, 1, 'an orphan');
 	is($redis->cmd('GET', 'same'), 'secret', 'it was had');
 	$redis->cmd('DEL', 'same');
 	$two->query_is("SELECT redis_try_token_lock('same', '0', '1h', 'secret')", 'NULL',
@@ -111,7 +52,7 @@ subtest 'the same token again' => sub {
 	kill 'CONT', $node->watchdog_pid;
 	is($two->wait->value, 'secret', 'when that is over');
 	$proxy->let_go;
-	poll_until('no orphan', sub { $node->count_rows('redis_locks') == 0 });
+	poll_until('no orphan', sub { $node->count_locks == 0 });
 	is($redis->cmd('GET', 'same'), 'secret', 'it stays');
 	$two->query_is("SELECT redis_token_unlock('same', 'secret')", 't');
 	$one->quit;
@@ -147,7 +88,7 @@ subtest 'the same token again' => sub {
 	key_is_free('late', 'the lease has ended');
 	$proxy->let_go;
 	$one->wait->fails('58030', qr/answered after the lease had ended/, 'not had');
-	nobody_has_it('nothing is left of a late answer');
+	nobody_has_any('nothing is left of a late answer');
 	$one->quit;
 }
 

@@ -8,38 +8,14 @@
 # Tokens go up, whichever of the counters are behind.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new;
 my @nodes = $masters->nodes;
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '30s', 'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s' });
+my $node = $masters->server('main', 'lockredis.lease' => '30s');
 my $one = $node->session;
 my $two = $node->session;
-
-$node->wait_for_up;
-
-sub have
-{
-	my ($key) = @_;
-
-	return scalar grep { keys %{ $_->hash($key) } } @nodes;
-}
-
-sub has_in_the_end
-{
-	my ($key, $n, $what) = @_;
-
-	poll_until("$what: $n nodes with $key", sub { have($key) == $n });
-	pass($what);
-	return;
-}
 
 # A connection of the watchdog that is made anew has all locks renewed.
 sub renew_all
@@ -64,18 +40,18 @@ sub forget
 # ---- a minority has forgotten
 
 $one->query("SELECT redis_lock('m'), redis_lock('m')");
-has_in_the_end('m', 5, 'taken twice');
+$masters->wait_for_owners('m', 5);
 $_->cmd('DEL', 'm') foreach @nodes[ 1, 4 ];
 renew_all();
-has_in_the_end('m', 5, 'a renewal repairs what a minority has forgotten');
+$masters->wait_for_owners('m', 5);
 $one->query_is("SELECT redis_is_held('m')", 't', 'it is held');
 $one->query_is("SELECT redis_unlock('m'), redis_unlock('m')", 't|t', 'given back');
-has_in_the_end('m', 0, 'everywhere');
+$masters->wait_for_owners('m', 0);
 
 # ---- somebody else has the minority
 
 $one->query("SELECT redis_lock('s')");
-has_in_the_end('s', 5, 'taken');
+$masters->wait_for_owners('s', 5);
 foreach my $n (2, 3)
 {
 	$nodes[$n]->cmd('DEL', 's');
@@ -86,7 +62,6 @@ $one->query_is("SELECT redis_extend('s', '90s')", 't', 'lengthened by the other 
 $one->query_is("SELECT redis_unlock('s')", 't', 'given back');
 poll_until('ours to be gone', sub {
 	(join ' ', map { join ',', '-', keys %{ $_->hash('s') } } @nodes) eq '- - -,other:1 -,other:1 -' });
-pass('what others have stays');
 $two->query_is("SELECT redis_try_lock('s')", 't', 'a minority is no obstacle');
 $two->query_is("SELECT redis_unlock('s')", 't', 'given back');
 $_->cmd('DEL', 's') foreach @nodes;
@@ -94,22 +69,21 @@ $_->cmd('DEL', 's') foreach @nodes;
 # ---- a majority has forgotten
 
 $one->query("SELECT redis_lock('l')");
-has_in_the_end('l', 5, 'taken');
+$masters->wait_for_owners('l', 5);
 forget('l', [ 0, 2, 3 ]);
 renew_all();
 poll_until('the loss', sub { $one->value("SELECT redis_is_held('l')") eq 'f' });
-pass('lost');
 $one->query_fails("SELECT redis_lock('l')", '55000', qr/lock "l" was lost/, 'and told');
 $one->query("SELECT redis_unlock_all()");
-has_in_the_end('l', 0, 'nothing of it is left');
+$masters->wait_for_owners('l', 0);
 
 # found by the release
 $one->query("SELECT redis_lock('r')");
-has_in_the_end('r', 5, 'taken');
+$masters->wait_for_owners('r', 5);
 forget('r', [ 0, 2, 3 ], sub {
 	$one->query_warns("SELECT redis_unlock('r')", 'f', '01000', qr/lost/, 'a release finds the loss');
 });
-has_in_the_end('r', 0, 'nothing of it is left');
+$masters->wait_for_owners('r', 0);
 
 # ---- others have a majority, or none has
 
@@ -122,14 +96,13 @@ $one->query_is("SELECT redis_try_lock('o')", 'f', 'busy: a majority is not to be
 poll_until('ours to be gone', sub {
 	(join ' ', map { join ',', '-', keys %{ $_->hash('o') } } @nodes) eq
 	  '-,other:0 -,other:1 - -,other:3 -' });
-pass('nothing of ours is left');
 $one->query_is("SELECT redis_is_locked('o'), redis_lock_owner('o') IS NULL",
 	't|t', 'locked, and nobody is the owner');
 $one->query_is("SELECT redis_force_unlock('o')", 't', 'taken from all of them');
-has_in_the_end('o', 0, 'they have it no more');
+$masters->wait_for_owners('o', 0);
 $one->query_is("SELECT redis_try_lock('o')", 't', 'so it can be had');
 $one->query_is("SELECT redis_force_unlock('o')", 't', 'and taken away');
-has_in_the_end('o', 0, 'from all');
+$masters->wait_for_owners('o', 0);
 $one->query("SELECT redis_unlock_all()");
 
 # ---- tokens
@@ -163,8 +136,7 @@ $one->query_fails("SELECT redis_fair_lock('k')", '55000', qr/not available with 
 
 $_->stop foreach @nodes[ 0, 1, 2 ];
 $one->query_fails("SELECT redis_try_lock('n')", '58030', qr/Master 1: .*\n.*Master 5: It/s, 'none');
-poll_until('nothing to be left', sub { have_alive('n') == 0 });
-pass('nothing is left at the others');
+poll_until('nothing to be left', sub { $masters->have('n') == 0 });
 
 # Each call asks those that are there, in vain.  Its release is behind it, so it needs no
 # record: that would stay until a majority is back, and there would soon be no room.
@@ -182,14 +154,6 @@ $one->query(q{
 	END $$
 });
 $one->query_is('SELECT count(*) FROM redis_locks', '0', 'nor a record of any of 200 tries');
-poll_until('nothing to be left of them', sub { !grep { have_alive("n$_") } 1 .. 200 });
-pass('and nothing is left of them');
-
-sub have_alive
-{
-	my ($key) = @_;
-
-	return scalar grep { $_->pid && keys %{ $_->hash($key) } } @nodes;
-}
+poll_until('nothing to be left of them', sub { !grep { $masters->have("n$_") } 1 .. 200 });
 
 done_testing();

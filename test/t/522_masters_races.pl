@@ -10,38 +10,16 @@
 # - a call that is canceled while a majority does not answer.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new;
 my @nodes = $masters->nodes;
-my @servers = map {
-	LockRedis::Node->create($_, redis => $masters, settings => { 'lockredis.lease' => '30s', 'lockredis.command_timeout' => '30s' })
-} qw(main other);
+my %settings = ('lockredis.lease' => '30s', 'lockredis.connect_timeout' => '2s',
+	'lockredis.command_timeout' => '30s');
+my @servers = map { $masters->server($_, %settings) } qw(main other);
 my $one = $servers[0]->session;
 my $two = $servers[1]->session;
-
-$_->wait_for_up foreach @servers;
-
-sub have
-{
-	my ($key) = @_;
-
-	return scalar grep { $_->cmd('EXISTS', $key) } @nodes;
-}
-
-sub has_in_the_end
-{
-	my ($key, $n, $what) = @_;
-
-	poll_until("$what: $n nodes with $key", sub { have($key) == $n });
-	pass($what);
-	return;
-}
 
 # ---- at the same time, on two servers
 
@@ -77,7 +55,7 @@ sub has_in_the_end
 	is(scalar @held, 4 * $rounds, 'each of them had it');
 	is(scalar(grep { $held[$_][1] < $held[ $_ - 1 ][2] } 1 .. $#held), 0, 'one after the other');
 	is(scalar(grep { $held[$_][0] <= $held[ $_ - 1 ][0] } 1 .. $#held), 0, 'with tokens that rise');
-	has_in_the_end('c', 0, 'nothing is left');
+	$masters->wait_for_owners('c', 0);
 }
 
 # ---- what a minority has not read
@@ -89,7 +67,7 @@ sub has_in_the_end
 	$_->thaw foreach @nodes[ 1, 3 ];
 	$two->query_is("SELECT redis_is_held('u')", 't', 'and keeps it');
 	$two->query_is("SELECT redis_unlock('u')", 't', 'until it gives it back');
-	has_in_the_end('u', 0, 'nothing is left');
+	$masters->wait_for_owners('u', 0);
 }
 
 # ---- who goes
@@ -105,8 +83,8 @@ sub has_in_the_end
 	$two->query_is("SELECT redis_try_lock('g', '60s')", 't', 'another server has it');
 	$_->thaw foreach @nodes[ 0, 4 ];
 	$two->query_is("SELECT redis_unlock('g')", 't', 'and gives it back');
-	has_in_the_end('g', 0, 'nothing is left');
-	has_in_the_end('h', 0, 'nor of the other one');
+	$masters->wait_for_owners('g', 0);
+	$masters->wait_for_owners('h', 0);
 }
 
 {
@@ -119,7 +97,7 @@ sub has_in_the_end
 	$s->cancel;
 	like($s->wait->{raw}, qr/57014/, 'canceled while a majority does not answer');
 	$_->thaw foreach @nodes[ 0, 1, 2 ];
-	has_in_the_end('y', 0, 'nothing is left');
+	$masters->wait_for_owners('y', 0);
 	poll_until('it can be had', sub { $two->value("SELECT redis_try_lock('y')") eq 't' });
 	$two->query_is("SELECT redis_unlock('y')", 't', 'by others');
 }
@@ -128,11 +106,11 @@ sub has_in_the_end
 
 {
 	$one->query("SELECT redis_multi_lock(ARRAY['a', 'b', 'd'])");
-	cmp_ok(have($_), '>=', 3, "$_ is had by a majority") foreach qw(a b d);
+	cmp_ok($masters->have($_), '>=', 3, "$_ is had by a majority") foreach qw(a b d);
 	$two->query_is("SELECT redis_try_multi_lock(ARRAY['d', 'e'])", 'f', 'all or none');
-	has_in_the_end('e', 0, 'none');
+	$masters->wait_for_owners('e', 0);
 	$one->query("SELECT redis_multi_unlock(ARRAY['a', 'b', 'd'])");
-	has_in_the_end($_, 0, "$_ is given back") foreach qw(a b d);
+	$masters->wait_for_owners($_, 0) foreach qw(a b d);
 }
 
 # ---- token locks
@@ -144,15 +122,10 @@ sub has_in_the_end
 		'a majority has the token');
 	$two->query_is("SELECT redis_try_token_lock('t', '0', '60s') IS NULL", 't', 'others are kept out');
 	$two->query_is("SELECT redis_token_unlock('t', '$token')", 't', 'who knows it gives it back');
-	has_in_the_end('t', 0, 'it is gone');
+	$masters->wait_for_owners('t', 0);
 
 	# As redsync does it
-	poll_until('all to be asked', sub {
-		$one->value("SELECT redis_lock('p')");
-		my $n = have('p');
-		$one->value("SELECT redis_unlock('p')");
-		$n == 5;
-	});
+	$masters->connect_to_all($one);
 	$_->cmd('SET', 'q', 'other', 'PX', 600_000) foreach @nodes[ 0, 1, 3 ];
 	$one->query_is("SELECT redis_try_token_lock('q', '0', '60s') IS NULL", 't',
 		'another program has a majority');

@@ -12,44 +12,14 @@
 #   It must not be sent again, behind its release
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
 my @proxies = $masters->proxies;
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s' });
+my $node = $masters->server('main');
 my $third = $nodes[2];
-
-$node->wait_for_up;
-
-# So many nodes have the lock.
-sub have
-{
-	my ($key) = @_;
-
-	return scalar grep { $_->cmd('EXISTS', $key) } @nodes;
-}
-
-# All nodes grant it: a connection that is made late is not waited for.
-sub take_at_all
-{
-	my ($session, $key) = @_;
-
-	poll_until("all to have $key", sub {
-		$session->value("SELECT redis_try_lock('$key')");
-		return 1 if have($key) == 3;
-		$session->value("SELECT redis_unlock('$key')");
-		return 0;
-	});
-	return;
-}
 
 # ---- a script that was not loaded
 
@@ -58,12 +28,11 @@ sub take_at_all
 
 	$_->cmd('SCRIPT', 'FLUSH') foreach @nodes;
 	$session->query_is("SELECT redis_is_locked('first')", 'f', 'a session that is connected');
-	take_at_all($session, 'first');
+	$masters->take_at_all($session, 'first');
 	$third->freeze;
 	$session->query_is("SELECT redis_unlock('first')", 't', 'given back while one stands still');
 	$third->thaw;
-	poll_until('the third to be free of it', sub { have('first') == 0 });
-	pass('the release came in full');
+	poll_until('the third to be free of it', sub { $masters->have('first') == 0 });
 	$session->quit;
 }
 
@@ -72,13 +41,9 @@ sub take_at_all
 {
 	my ($one, $two) = map { $node->session } 1 .. 2;
 
-	foreach my $session ($one, $two)
-	{
-		take_at_all($session, 'warm');
-		$session->query_is("SELECT redis_unlock('warm')", 't', 'a session knows all scripts');
-		poll_until('all to be free of it', sub { have('warm') == 0 });
-	}
-	take_at_all($two, 'other');
+	# Each knows all scripts then.
+	$masters->connect_to_all($_) foreach $one, $two;
+	$masters->take_at_all($two, 'other');
 
 	my $held = $proxies[2]->rule(match => 'late', action => 'hold');
 

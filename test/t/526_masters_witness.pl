@@ -11,35 +11,18 @@
 # holds the create back until the release has run at node 3.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
 my $third = $nodes[2];
 my $proxy = ($masters->proxies)[2];
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s' });
+my $node = $masters->server('main');
 my $session = $node->session;
 
-$node->wait_for_up;
-poll_until('the watchdog to be connected to each',
-	sub {
-		return !grep { !grep { $_->{name} =~ /^lockredis-watchdog/ } $_->clients } @nodes;
-	});
-
-# A node whose connection is made late is not waited for.
-poll_until('all to have it', sub {
-	$session->value("SELECT redis_try_lock('k')");
-	return 1 if !grep { !$_->cmd('EXISTS', 'k') } @nodes;
-	$session->value("SELECT redis_unlock('k')");
-	return 0;
-});
+$masters->wait_until_watched($node);
+$masters->take_at_all($session, 'k');
 
 # The watchdog has created nothing yet, so it sends that script in full; the session has.
 my $create = $proxy->rule(match => 'replicate_commands', action => 'hold');
@@ -59,8 +42,5 @@ my $created = $third->calls('hset');
 $proxy->let_go;
 poll_until('the third to have created it', sub { $third->calls('hset') > $created });
 poll_until('the third to be free of it', sub { $third->cmd('EXISTS', 'k') == 0 });
-pass('and what it created is given back');
 
-$session->quit;
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

@@ -12,31 +12,13 @@
 # - a lock that all have is not asked about
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until pause);
 
 my $masters = LockRedis::Masters->new(n => 3);
 my @nodes = $masters->nodes;
 my $third = $nodes[2];
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s' });
-
-sub wait_for_all
-{
-	$node->wait_for_up;
-	poll_until('all to be up',
-		sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'up'") == 3 });
-	poll_until('the watchdog to be connected to each',
-		sub {
-			return !grep { !grep { $_->{name} =~ /^lockredis-watchdog/ } $_->clients } @nodes;
-		});
-	return;
-}
+my $node = $masters->server('main');
 
 # What it has made due because it was connected is done, and so is what is due a second after a
 # grant.
@@ -54,13 +36,6 @@ sub wait_for_calm
 			return $calm;
 		});
 	return;
-}
-
-sub has
-{
-	my ($master, $key) = @_;
-
-	return $master->cmd('EXISTS', $key);
 }
 
 sub counted
@@ -84,7 +59,7 @@ sub without_the_third
 	return $session;
 }
 
-wait_for_all();
+$masters->wait_until_watched($node);
 counted(0, 'nothing');
 
 # ---- it stands still for a moment
@@ -119,7 +94,6 @@ counted(0, 'nothing');
 
 	$third->thaw;
 	$masters->wait_for_owners($_, 3) foreach qw(given again one two);
-	pass('a lease that was given; taken twice; several at once');
 	counted(5, 'four more');
 
 	my $left = $third->cmd('PTTL', 'given');
@@ -139,12 +113,11 @@ counted(0, 'nothing');
 
 	$next->start("SELECT redis_lock('handed')");
 	poll_until('it to be awaited',
-		sub { $node->value('SELECT count(*) FROM redis_locks WHERE NOT granted') == 1 });
+		sub { $node->count_locks('NOT granted') == 1 });
 	$session->query_is("SELECT redis_unlock('handed')", 't', 'given to the next session');
 	$next->wait->value;
 	$third->thaw;
 	$masters->wait_for_owners('handed', 3);
-	pass('who was handed it has it everywhere');
 	counted(6, 'one more');
 	$next->query_is("SELECT redis_unlock('handed')", 't', 'given back');
 	poll_until('all to be free of it', sub { !$masters->all_keys });
@@ -178,12 +151,7 @@ counted(0, 'nothing');
 	my $session = $node->session;
 
 	wait_for_calm();
-	poll_until('all to have it', sub {
-		$session->value("SELECT redis_try_lock('calm')");
-		return 1 if 3 == grep { has($_, 'calm') } @nodes;
-		$session->value("SELECT redis_unlock('calm')");
-		return 0;
-	});
+	$masters->take_at_all($session, 'calm');
 
 	# Whoever was the last to answer when it was granted is asked once more.
 	wait_for_calm();
@@ -216,14 +184,9 @@ counted(0, 'nothing');
 {
 	my $session = $node->session;
 
-	wait_for_all();
+	$masters->wait_until_watched($node);
 	wait_for_calm();
-	poll_until('all to have it', sub {
-		$session->value("SELECT redis_try_lock('before')");
-		return 1 if 3 == grep { has($_, 'before') } @nodes;
-		$session->value("SELECT redis_unlock('before')");
-		return 0;
-	});
+	$masters->take_at_all($session, 'before');
 	my $repairs = $node->lock_stat('repairs');
 	my $name = 'lockredis-watchdog';
 	my @connections = sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients;
@@ -245,7 +208,6 @@ counted(0, 'nothing');
 	pause(1.2);
 	$third->thaw;
 	$masters->wait_for_owners("silent $_", 3) foreach 1 .. 3;
-	pass('it answers again, and has what it was not asked for');
 	is_deeply([ sort map { $_->{id} } grep { $_->{name} =~ /^$name/ } $third->clients ],
 		\@connections, 'though the watchdog never lost it');
 	poll_until('that to be counted', sub { $node->lock_stat('repairs') > $repairs });

@@ -5,9 +5,6 @@
 # that no other server gets one that is held.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Masks;
 

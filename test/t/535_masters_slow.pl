@@ -5,9 +5,6 @@
 # one that is held, but where the clocks of most of them were set forward.
 # Proves G47.  Shows what is not guaranteed: N19.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Masks;
 

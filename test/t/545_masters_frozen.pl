@@ -9,26 +9,14 @@
 #
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use List::Util qw(min);
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use POSIX ();
 
 my $masters = LockRedis::Masters->new(n => 5, proxies => 1);
 my $fifth = ($masters->nodes)[4];
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $masters,
-	settings => {
-		'lockredis.lease' => '10min',
-		'lockredis.connect_timeout' => '5min',
-		'lockredis.command_timeout' => '5min'
-	});
-$node->wait_for_up;
+my $node = $masters->server('main', 'lockredis.connect_timeout' => '5min', 'lockredis.command_timeout' => '5min');
 
 # So many locks are taken and given back; in how many milliseconds
 sub pairs
@@ -57,27 +45,16 @@ sub is_quick
 	return cmp_ok($best, '<', 10 * 20, "$name: no unlock waits for it");
 }
 
-sub connected_to_all
-{
-	my $session = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
-	poll_until('all to have it', sub {
-		$session->query("SELECT redis_try_lock('all')");
-		my $have = grep { $_->cmd('EXISTS', 'all') } $masters->nodes;
-		$session->query("SELECT redis_unlock('all')");
-		return $have == 5;
-	});
-	return $session;
-}
-
-my $one = connected_to_all();
+$masters->connect_to_all($one);
 $fifth->freeze;
 is_quick($one, 'frozen');
 $fifth->thaw;
 $one->quit;
 
 # It runs for a moment now and then, so it never is behind for long enough to be left.
-my $two = connected_to_all();
+$masters->connect_to_all($two);
 my $pid = $fifth->pid;
 my $child = fork() // die "could not fork: $!";
 if ($child == 0)

@@ -9,44 +9,21 @@
 #
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $masters = LockRedis::Masters->new(n => 5, proxies => 1);
 my @nodes = $masters->nodes;
 my @late = (3, 4);
 my @proxies = ($masters->proxies)[@late];
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $masters,
-	settings => {
-		'lockredis.lease' => '1h',
-		'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s'
-	});
-$node->wait_for_up;
-poll_until('all to be up',
-	sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'up'") == 5 });
+my $node = $masters->server('main');
 my $session = $node->session;
+
+$masters->wait_until_watched($node);
 
 # ---- a waiter
 
-sub connected_to_all
-{
-	poll_until('all to have it', sub {
-		$session->query("SELECT redis_try_lock('all')");
-		my $have = grep { $_->cmd('EXISTS', 'all') } @nodes;
-		$session->query("SELECT redis_unlock('all')");
-		return $have == 5;
-	});
-	return;
-}
-
-connected_to_all();
+$masters->connect_to_all($session);
 my $seconds = limit(20);
 $nodes[$_]->foreign_lock('waited', owner => 'foreign:1', ms => $_ < 2 ? 600_000 : 3000)
   foreach 0 .. 4;
@@ -63,7 +40,7 @@ sub is_put_at_all
 {
 	my ($key, $command) = @_;
 
-	connected_to_all();
+	$masters->connect_to_all($session);
 	$nodes[$_]->foreign_lock($key, owner => 'foreign:2', ms => 600_000) foreach @late;
 	my @answers;
 	foreach my $proxy (@proxies)
@@ -84,6 +61,4 @@ sub is_put_at_all
 is_put_at_all('renewed', "redis_try_lock('renewed')");
 is_put_at_all('given', "redis_try_lock('given', '0', '50s')");
 
-$session->quit;
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

@@ -2,9 +2,6 @@
 
 # The layout of the C code is pgindent's (script/indent).
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;

@@ -4,9 +4,6 @@
 # analyzer take minutes, and are script/analyze.  Another version than that of Debian 12, by
 # which it is answered, may say more: that is shown, and no failure.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Test;
 

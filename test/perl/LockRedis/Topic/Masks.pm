@@ -265,8 +265,18 @@ sub acquire
 	return (fails($one, "redis_try_lock('$key')"), fails($one, "redis_is_locked('$key')"))
 	  if $many && $fault->{away};
 	return fails($one, "redis_try_lock('$key')") if $many && $fault->{no_vote};
-	return gives($how, $one, "redis_try_lock('$key')", 't',
+	my $wrong = gives($how, $one, "redis_try_lock('$key')", 't',
 		$many && $fault->{waits} && sub { $_[0]->cmd('EXISTS', $key) });
+	return $wrong if $wrong || $many;
+
+	# All that can be asked for it, and nobody waits for the others.
+	return (
+		gives($how, $two, "redis_try_lock('$key')", 'f'),
+		gives($how, $one, "redis_lock('$key')", ''),
+		gives($how, $one, "redis_hold_count('$key')", '2'),
+		gives($how, $one, "redis_extend('$key', '90s')", 't'),
+		gives($how, $two, "redis_is_locked('$key')", 't'),
+		gives($how, $one, "redis_unlock('$key')", 't'));
 }
 
 # Another server does not get what is held; but of three whose clocks have jumped, as
