@@ -11,9 +11,6 @@
 #
 # Proves G1, G8, G17, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Torture;
 

@@ -8,9 +8,6 @@
 # command.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Failover;
@@ -111,10 +108,7 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	replicated($ha);
 	$old->outrun_replicas(@replicas);
 	is($of_each->('many gone', 'redis_lock')->error, undef, "many: $count that no replica has");
-	$old->kill9;
-	$_->thaw foreach @replicas;
-	my $new = $ha->wait_for_master_but($old);
-	wait_until_used($node, $new);
+	my $new = replace_master($node, $ha, @replicas);
 	poll_until('all losses to be known',
 		sub { $node->count_locks("key LIKE 'many gone %' AND lost_at IS NOT NULL") == $count });
 	my @keys = $new->all_keys;
@@ -131,9 +125,7 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	is($node->lock_stat('losses') - $lost, $count, 'many: and counted, and no other');
 	is($of_each->('many kept', 'redis_unlock')->out, join("\n", ('t') x $count),
 		'many: the others are given back');
-	$old->start;
-	$ha->wait_until_steady;
-	wait_until_used($node, $ha->master);
+	bring_back($node, $ha, $old);
 }
 
 # By command: nothing is lost that the replicas have, and nobody is kept waiting

@@ -7,9 +7,6 @@
 # itself.
 # Proves G3, G5, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Netns 'enter';
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -166,7 +163,6 @@ foreach my $way ('from', 'to')
 		"$key: " . ($way eq 'from' ? 'it arrived' : 'it did not arrive'));
 	mended($key);
 	$ha->wait_for_key($key, 0);
-	pass("$key: what was left there is given back");
 }
 
 # No Sentinel: locks go on.  When the master is replaced meanwhile, it refuses, and

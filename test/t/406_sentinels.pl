@@ -4,9 +4,6 @@
 # passwords of nodes and Sentinels, wrong and changed; host names.
 # Proves G32, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FalseSentinel;
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -40,14 +37,6 @@ my $node = LockRedis::Node->create(
 my $s = $node->session;
 my $holder = $node->session;
 
-sub works
-{
-	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return $s->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
-}
-
 # Says so, with words of the cause in the message or in the view.
 sub refused
 {
@@ -64,7 +53,6 @@ sub refused
 			$reasons = $node->value('SELECT string_agg(last_error, E\'\n\') FROM redis_lock_status');
 			return "$result->{raw} $reasons" =~ $pattern;
 		});
-	pass("$name: and why");
 	unlike("$result->{raw} $reasons", qr/nodes-secret|sentinels-secret|changed-secret/, "$name: no secret");
 	$new->quit;
 	return;
@@ -78,7 +66,7 @@ sub in_order
 	$node->wait_for_up;
 	$node->wait_until_asked($s);
 	$node->wait_until_asked($holder);
-	return works($name);
+	return serves($s, $name);
 }
 
 in_order('with passwords and host names');
@@ -88,7 +76,6 @@ poll_until('the Sentinels to be heard',
 		$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'sentinel' AND state = 'up'")
 		  == 3;
 	});
-pass('the Sentinels are shown');
 
 # A failover among names
 {
@@ -102,7 +89,7 @@ pass('the Sentinels are shown');
 # All Sentinels away
 {
 	$_->kill9 foreach $ha->sentinels;
-	works('all Sentinels killed: locks go on');
+	serves($s, 'all Sentinels killed: locks go on');
 	my $new = $node->session;
 	$new->query_is("SELECT redis_lock('n'), redis_unlock('n')", '|t',
 		'all Sentinels killed: a new session too');
@@ -128,7 +115,7 @@ pass('the Sentinels are shown');
 	my (@frozen) = ($ha->sentinels)[ 0, 1 ];
 
 	$_->freeze foreach @frozen;
-	works('two of three frozen');
+	serves($s, 'two of three frozen');
 	$_->thaw foreach @frozen;
 	in_order('thawed');
 }

@@ -6,9 +6,6 @@
 # does not get it at all.
 # Proves G37.  Shows what is not guaranteed: N1.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;

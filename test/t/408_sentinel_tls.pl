@@ -6,9 +6,6 @@
 # is reached, and the reason is told.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Ca;
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -45,17 +42,13 @@ $node->queue_up('k', $two => "SELECT redis_lock('k')");
 replicated($ha);
 
 my $old = $ha->master;
-$old->kill9;
-my $new = $ha->wait_for_master_but($old);
-wait_until_used($node, $new);
+my $new = replace_master($node, $ha);
 $one->query_is("SELECT redis_is_held('k')", 't', 'held after a failover');
 $one->query_is("SELECT redis_unlock('k')", 't', 'given back to the new master');
 is($two->wait->error, undef, 'the next one has it');
 ok($new->cmd('EXISTS', 'k'), 'there');
 $two->query_is("SELECT redis_unlock('k')", 't', 'given back');
-$old->start;
-$ha->wait_until_steady;
-wait_until_used($node, $ha->master);
+bring_back($node, $ha, $old);
 nothing_left($node, $ha);
 
 # Words of the view about those that cannot be reached

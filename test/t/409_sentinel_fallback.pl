@@ -6,9 +6,6 @@
 # before.
 # Proves G26, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
@@ -34,9 +31,7 @@ replicated($ha);
 # A failover
 my $old = $ha->master;
 my $switches = $node->lock_stat('switches');
-$old->kill9;
-my $new = $ha->wait_for_master_but($old);
-wait_until_used($node, $new);
+my $new = replace_master($node, $ha);
 is($node->store_in_use, 'master', 'a failover: the table is not used');
 is($node->lock_stat('switches'), $switches, 'a failover: nor was it');
 $holder->query_is("SELECT redis_is_held('kept')", 't', 'a failover: held');

@@ -6,9 +6,6 @@
 #
 # Proves G37.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 

@@ -13,9 +13,6 @@
 #
 # Proves G37.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 
@@ -31,14 +28,9 @@ my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 sub given_back
 {
 	my ($name, $key) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	ok( eval {
-			poll_until("$key to be given back",
-				sub { !$redis->cmd('EXISTS', $key) && !$node->count_locks });
-		},
-		"$name: given back");
-	return;
+	return poll_until("$name: $key to be given back",
+		sub { !$redis->cmd('EXISTS', $key) && !$node->count_locks });
 }
 
 # The words that sessions sent

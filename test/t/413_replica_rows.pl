@@ -10,9 +10,6 @@
 #
 # Proves G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Replicas;

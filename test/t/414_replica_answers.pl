@@ -13,9 +13,6 @@
 #
 # Proves G37.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 

@@ -7,9 +7,6 @@
 # All Sentinels are false ones.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FalseSentinel;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
@@ -36,13 +33,6 @@ sub begin
 	return ($node, @sentinels);
 }
 
-sub works
-{
-	my ($node, $name) = @_;
-
-	return $node->session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
-}
-
 sub failovers { my ($node) = @_; return $node->lock_stat('failovers'); }
 
 # Another one than that is never used for so long.
@@ -62,7 +52,6 @@ sub stays
 sub begin_anew
 {
 	my ($node, $how, $seconds) = @_;
-	my $watchdog = $node->watchdog_pid;
 
 	if ($how eq 'reload')
 	{
@@ -70,8 +59,7 @@ sub begin_anew
 	}
 	else
 	{
-		kill 'TERM', $watchdog;
-		poll_until('another watchdog', sub { ($node->watchdog_pid // $watchdog) != $watchdog });
+		$node->replace_watchdog;
 	}
 	return;
 }
@@ -96,7 +84,7 @@ foreach my $how ('nothing else happens', 'reload', 'restart')
 	$sentinels[2]->stop;
 	begin_anew($node, $how, 2) unless $how =~ /nothing/;
 	wait_until_used($node, $a);
-	works($node, "named once by a number without end, $how: passed over");
+	serves($node, "named once by a number without end, $how: passed over");
 	finish($node, @sentinels);
 }
 
@@ -120,7 +108,7 @@ foreach my $how ('nothing else happens', 'reload', 'restart')
 	# Failovers of the others are followed.
 	$sentinels[0]->names($b, epoch => 6);
 	wait_until_used($node, $b);
-	works($node, 'a liar that goes on: what the others do is followed');
+	serves($node, 'a liar that goes on: what the others do is followed');
 	finish($node, @sentinels);
 }
 
@@ -139,10 +127,10 @@ foreach my $goes_on (0, 1)
 	$a->stop;
 	$_->names($b, epoch => 6) foreach @sentinels[ 0, 1 ];
 	wait_until_used($node, $b);
-	works($node, 'the right one by a wrong number: the next failover is followed');
+	serves($node, 'the right one by a wrong number: the next failover is followed');
 	begin_anew($node, 'reload', 3);
 	wait_until_used($node, $b);
-	works($node, 'the right one by a wrong number: after a reload');
+	serves($node, 'the right one by a wrong number: after a reload');
 
 	# It says that it is a master when it is back.
 	$a->start;
@@ -160,11 +148,11 @@ foreach my $goes_on (0, 1)
 	$sentinels[2]->names($proxy, epoch => 6);
 	poll_until('the former one to be left', sub { failovers($node) > $before });
 	wait_until_used($node, $a);
-	works($node, 'a new master that is not heard of, and most name the former one: that is used');
+	serves($node, 'a new master that is not heard of, and most name the former one: that is used');
 	$proxy->mode('pass');
 	$proxy->reset_all;
 	wait_until_used($node, $proxy);
-	works($node, 'a new master: when it says that it is one');
+	serves($node, 'a new master: when it says that it is one');
 	stays($node, $proxy, 4, 'a new master that has said so');
 	begin_anew($node, 'reload', 2);
 	wait_until_used($node, $proxy);
@@ -197,7 +185,7 @@ foreach my $what ('most', 'dead')
 	$proxy->mode('pass');
 	$proxy->reset_all;
 	wait_until_used($node, $proxy);
-	works($node, "$what: the new one when it says so");
+	serves($node, "$what: the new one when it says so");
 	is(failovers($node), $before + 1, "$what: one failover");
 	$a->start if $what eq 'dead';
 	finish($node, @sentinels);

@@ -6,25 +6,18 @@
 #
 # Proves G39.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Ca;
 use LockRedis::Test qw(:DEFAULT run);
 
 my $idle_ms = 600;
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		'lockredis.idle_timeout' => "${idle_ms}ms",
 		'lockredis.lease' => '9s'
 	});
 my $one = $node->session;
 my $two = $node->session;
-
-$node->wait_for_up;
 
 sub is_connected
 {
@@ -36,12 +29,9 @@ sub is_connected
 
 sub is_closed
 {
-	my ($session, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($session, $name, $store) = @_;
 
-	ok(eval { poll_until('the connection to be closed', sub { !is_connected($session) }) },
-		"$name: closed");
-	return;
+	return poll_until("$name: the connection to be closed", sub { !is_connected($session, $store) });
 }
 
 # ----------
@@ -157,11 +147,7 @@ is_closed($one, 'a shorter time counts from the next statement');
 	ok(is_connected($one, $secure), 'with TLS');
 	$node->set('lockredis.idle_timeout' => "${idle_ms}ms");
 	run($one, 'SELECT 1');
-	ok( eval {
-			poll_until('the connection to be closed',
-				sub { !is_connected($one, $secure) });
-		},
-		'TLS: closed');
+	is_closed($one, 'TLS', $secure);
 	$one->query_is("SELECT redis_unlock('k')", 't', 'TLS: and made again');
 	$_->quit foreach $one, $two;
 	nothing_left($node, $secure);

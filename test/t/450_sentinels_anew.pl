@@ -7,9 +7,6 @@
 # All Sentinels are false ones, so that each says what it is to say, when it is to.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FalseSentinel;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
@@ -39,15 +36,6 @@ sub begin
 	return $node->session;
 }
 
-# The watchdog and all others have to connect again.
-sub cut_off_from
-{
-	my ($master) = @_;
-
-	$master->kill_clients('');
-	return;
-}
-
 # Nobody is believed in for so long.
 sub never_used
 {
@@ -75,14 +63,14 @@ sub never_used
 
 	# What the third one has said last counts for some seconds.
 	pause(4);
-	cut_off_from($a);
+	# The watchdog and all others have to connect again.
+	$a->kill_clients('');
 	wait_until_used($node, $a);
 	$s->query_is("SELECT redis_lock('k'), redis_unlock('k')",
 		'|t', 'set up anew, one away: the master is used');
 
 	$_->names($b, epoch => 1) foreach @two;
 	wait_until_used($node, $b);
-	pass('set up anew: the next failover is followed, although the master answers');
 
 	# Once more, and another master with it: not while the present one serves.
 	$_->names($a, epoch => 0) foreach @two;
@@ -111,9 +99,7 @@ sub never_used
 		qr/^58/, 'two that are cut off: nobody is known');
 
 	# Nor after another start of the watchdog
-	kill 'TERM', $node->watchdog_pid;
-	pause(1);
-	$node->watchdog_pid;
+	$node->replace_watchdog;
 	never_used($a, 12, 'two that are cut off: nor by another watchdog');
 	$b->start;
 }

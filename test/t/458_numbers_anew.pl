@@ -8,9 +8,6 @@
 # All Sentinels are false ones.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FalseSentinel;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
@@ -37,15 +34,6 @@ sub wait_until_numbered_anew
 	return poll_until('numbers to begin anew', sub { $node->logged(qr/number their failovers anew/) });
 }
 
-sub wait_until_heard { return LockRedis::FalseSentinel::wait_until_heard(@_); }
-
-sub works
-{
-	my ($node, $name) = @_;
-
-	return $node->session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
-}
-
 # All configured ones have a lower number, which most of them have never passed.
 {
 	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
@@ -56,10 +44,10 @@ sub works
 
 	$sentinels[2]->names($a, epoch => 5);
 	wait_until_used($node, $a);
-	works($node, 'all name another one, by a lower number: believed');
+	serves($node, 'all name another one, by a lower number: believed');
 	$sentinels[1]->names($b, epoch => 6);
 	wait_until_used($node, $b);
-	works($node, 'and what one of them tells next');
+	serves($node, 'and what one of them tells next');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
@@ -87,14 +75,12 @@ sub works
 	# Their next one is one by one; had the third been believed it would be passed by.
 	$two[0]->names($c, epoch => 1);
 	wait_until_used($node, $c);
-	works($node, 'one is cut off: the next failover of the others is followed');
+	serves($node, 'one is cut off: the next failover of the others is followed');
 	is($node->lock_stat('failovers') - $before, 1, 'one is cut off: it is not believed');
 
 	# Another watchdog knows it as well.
 	$two[1]->names($c, epoch => 1);
-	my $watchdog = $node->watchdog_pid;
-	kill 'TERM', $watchdog;
-	poll_until('another watchdog', sub { ($node->watchdog_pid // $watchdog) != $watchdog });
+	$node->replace_watchdog;
 	wait_until_used($node, $c);
 	$two[0]->names($b, epoch => 2);
 	wait_until_used($node, $b);
@@ -103,10 +89,10 @@ sub works
 	# It meets the others: either they learn from it, or it from them.
 	$two[1]->names($a, epoch => 5);
 	wait_until_used($node, $a);
-	works($node, 'others have learned from it: followed');
+	serves($node, 'others have learned from it: followed');
 	$sentinels[2]->names($c, epoch => 6);
 	wait_until_used($node, $c);
-	works($node, 'and it counts as they do from then on');
+	serves($node, 'and it counts as they do from then on');
 
 	$_->stop foreach @sentinels;
 	$node->stop;
@@ -124,7 +110,7 @@ sub works
 	wait_until_numbered_anew($node);
 	$sentinels[2]->names($a, epoch => 10);
 	wait_until_used($node, $a);
-	works($node, 'one tells a later failover than was known before: followed');
+	serves($node, 'one tells a later failover than was known before: followed');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
@@ -138,7 +124,7 @@ sub begin_without_the_third
 	$_->names($b, epoch => 9) foreach @sentinels;
 	my $node = begin($name, $b, @sentinels);
 
-	wait_until_heard(@sentinels);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	$sentinels[2]->names(undef);
 	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	wait_until_numbered_anew($node);
@@ -152,13 +138,13 @@ sub begin_without_the_third
 	my $before = $node->lock_stat('failovers');
 
 	$_->names(undef) foreach @sentinels[ 0, 1 ];
-	wait_until_heard(@sentinels);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	$sentinels[2]->names($a, epoch => 0);
-	wait_until_heard($sentinels[2]);
+	LockRedis::FalseSentinel::wait_until_heard($sentinels[2]);
 	is($node->lock_stat('failovers') - $before, 0, 'the third names another one by the same number');
 	$sentinels[2]->names($c, epoch => 1);
 	wait_until_used($node, $c);
-	works($node, 'the third is the only one that tells of a failover: followed');
+	serves($node, 'the third is the only one that tells of a failover: followed');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
@@ -173,11 +159,11 @@ sub begin_without_the_third
 	my ($late, @late) = begin_without_the_third('late');
 
 	$learned[2]->names($b, epoch => 0);
-	wait_until_heard($learned[2]);
+	LockRedis::FalseSentinel::wait_until_heard($learned[2]);
 	$_->names($c, epoch => 1) foreach @learned[ 0, 1 ], @late[ 0, 1 ];
 	wait_until_used($_, $c) foreach $learned, $late;
 	$late[2]->names($b, epoch => 0);
-	wait_until_heard(@learned, @late);
+	LockRedis::FalseSentinel::wait_until_heard(@learned, @late);
 
 	$_->names(undef) foreach $learned[1], $late[1];
 	$_->names($b, epoch => 0) foreach $learned[0], $late[0];
@@ -209,7 +195,7 @@ sub begin_with_a_lie
 	my $node = begin($name, $b, @sentinels);
 	my $before = $node->lock_stat('failovers');
 
-	wait_until_heard(@sentinels);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	$sentinels[2]->names($a, epoch => 9);
 	poll_until('the liar to be passed over', sub { $node->lock_stat('failovers') - $before == 2 });
 	wait_until_used($node, $b);
@@ -222,18 +208,18 @@ sub begin_with_a_lie
 	my ($node, @sentinels) = begin_with_a_lie('most');
 
 	$sentinels[2]->names(undef);
-	wait_until_heard($sentinels[2]);
+	LockRedis::FalseSentinel::wait_until_heard($sentinels[2]);
 	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	$_->names($a, epoch => 9) foreach @sentinels[ 0, 1 ];
 	wait_until_used($node, $a);
-	works($node, 'what most name is no lie any more');
+	serves($node, 'what most name is no lie any more');
 	$sentinels[1]->names(undef);
-	wait_until_heard($sentinels[1]);
+	LockRedis::FalseSentinel::wait_until_heard($sentinels[1]);
 	$a->kill9;
 	poll_until('the master to be missed', sub { !is_used($node, $a) });
 	$a->start;
 	wait_until_used($node, $a);
-	works($node, 'nor when only one of them can be heard');
+	serves($node, 'nor when only one of them can be heard');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
@@ -245,11 +231,11 @@ sub begin_with_a_lie
 	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	wait_until_numbered_anew($node);
 	$_->names(undef) foreach @sentinels[ 1, 2 ];
-	wait_until_heard(@sentinels[ 1, 2 ]);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels[ 1, 2 ]);
 	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	$sentinels[0]->names($a, epoch => 9);
 	wait_until_used($node, $a);
-	works($node, 'a number of the new count is no lie of the old one');
+	serves($node, 'a number of the new count is no lie of the old one');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }
@@ -260,7 +246,7 @@ sub begin_with_a_lie
 
 	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	wait_until_used($node, $a);
-	works($node, 'who was passed over is believed when it says itself that it is a master');
+	serves($node, 'who was passed over is believed when it says itself that it is a master');
 	$_->stop foreach @sentinels;
 	$node->stop;
 }

@@ -9,12 +9,8 @@
 # and then say nothing, by a proxy that holds back an answer, and by a debugger.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::FalseSentinel;
-use LockRedis::Proxy;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
 
@@ -32,13 +28,8 @@ sub begin
 {
 	my ($name, $sentinel) = @_;
 
-	return LockRedis::Node->create(
-		$name,
-		url => 'redis-sentinel://127.0.0.1:' . $sentinel->port . '/svc',
-		settings => {
-			'lockredis.connect_timeout' => '1min',
-			'lockredis.command_timeout' => '5s'
-		});
+	return LockRedis::Node->create($name, url => LockRedis::FalseSentinel::url_of($sentinel),
+		settings => { 'lockredis.connect_timeout' => '1min', 'lockredis.command_timeout' => '5s' });
 }
 
 sub is_refused
@@ -65,16 +56,11 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 {
 	my $sentinel = LockRedis::FalseSentinel->new;
 	my $proxy = LockRedis::Proxy->new($a);
-	my $address = '127.0.0.1:' . $proxy->port;
 	my ($node, $watchdog, $stop);
-	my $is_used = sub {
-		$node->value("SELECT count(*) FROM redis_lock_status
-			 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
-	};
 
 	$sentinel->names($proxy, epoch => 1);
 	$node = begin("naming_$how", $sentinel);
-	poll_until('the proxy to be used', $is_used);
+	wait_until_used($node, $proxy);
 	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
 	$proxy->reset_all;
 	$proxy->wait_for_rule($held);
@@ -99,7 +85,7 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 	$stop->let_go if $stop;
 	poll_until(
 		'the watchdog to have the answer',
-		sub { $is_used->() || $proxy->stats->{open} == 0 });
+		sub { is_used($node, $proxy) || $proxy->stats->{open} == 0 });
 	is_refused($node, $a, "named long ago, $how");
 
 	kill 'CONT', $sentinel->pid;

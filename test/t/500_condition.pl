@@ -5,12 +5,8 @@
 # meanwhile; what a lock must be for that; fair locks; arguments.
 # A condition is no lock, so no guarantee speaks of it.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Condition;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 my ($one, $two, $three, $four) = map { (patient($near), patient($far)) } 1 .. 2;
@@ -197,6 +193,4 @@ $one->query_warns("SELECT redis_condition_wait('h', '1ms')", 'f', '01000', qr/co
 $one->query("COMMIT");
 $one->query_is("SELECT redis_unlock('h')", 't');
 
-$_->quit foreach @sessions, $last;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

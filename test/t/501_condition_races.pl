@@ -6,12 +6,8 @@
 # lost, requests that come late. What is told to those is the next one's, or they have it.
 # Proves G44.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Condition;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 my $notifier = patient($far);
@@ -32,21 +28,11 @@ sub has_it
 
 sub notify
 {
-	my ($key, $n, $name) = @_;
+	my ($key, $n, $name, $by) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$notifier->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
+	($by || $notifier)->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
 		  . "redis_unlock('$key')", "|$n|t", $name);
-	return;
-}
-
-sub notify_by
-{
-	my ($session, $key) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	$session->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
-		  . "redis_unlock('$key')", '|1|t', 'told');
 	return;
 }
 
@@ -220,13 +206,10 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 # A watchdog that is ended is back after a second; and the connection for messages.
 {
 	my $waiter = patient($near);
-	my $watchdog = $near->watchdog_pid;
 
 	$waiter->query("SELECT redis_lock('h')");
 	await($waiter, 'h');
-	$near->value("SELECT pg_terminate_backend($watchdog)");
-	poll_until('another watchdog',
-		sub { my $pid = eval { $near->watchdog_pid }; $pid && $pid != $watchdog });
+	$near->replace_watchdog;
 	notify('h', 1, 'told');
 	has_it($waiter, 'h', 'it subscribes again');
 
@@ -297,7 +280,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	is(scalar waiting('l'), 1, 'one was told');
 	$teller->query_is("SELECT redis_unlock('l')", 't', 'who tells has the lock all the same');
 	has_it($next, 'l', 'the one who was told');
-	notify_by($teller, 'l');
+	notify('l', 1, 'told', $teller);
 	has_it($notifier, 'l', 'the other one');
 	$teller->quit;
 }
@@ -313,6 +296,4 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	$waiter->quit;
 }
 
-$_->quit foreach $notifier, $next;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

@@ -4,11 +4,8 @@
 # cancelled when he was told, and a worker that ends.
 # A condition is no lock, so no guarantee speaks of it.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
+use LockRedis::Topic::Condition qw(told);
 
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create('main', mode => 'table', redis => $table);
@@ -26,13 +23,6 @@ sub await
 		$node->count_locks("key = '$key' AND kind = 'condition' AND pid = " . $session->pid)
 		  && !$node->count_locks("key = '$key' AND granted AND pid = " . $session->pid) });
 	return;
-}
-
-sub told
-{
-	my ($session) = @_;
-
-	return $session->wait(limit(60))->value;
 }
 
 # In the order of arrival; as often as before.
@@ -97,6 +87,4 @@ $table->cmd('DEL', 'd');
 $one->query_fails("SELECT redis_condition_notify('d')", '55000', qr/was lost/, 'lost');
 $one->query("SELECT redis_unlock('d')");
 
-$_->quit foreach @sessions;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

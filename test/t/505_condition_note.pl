@@ -5,12 +5,8 @@
 # when a server has crashed with him.
 # Proves G44.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Condition;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -93,6 +89,4 @@ $far->wait_for_up;
 	$_->quit foreach $told, $next;
 }
 
-$notifier->quit;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

@@ -10,29 +10,17 @@
 # is somebody else's: a majority needs node 3, where the first release may still come.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
 my @proxies = $masters->proxies;
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '30s', 'lockredis.command_timeout' => '30s' });
+my $node = $masters->server('main', 'lockredis.lease' => '30s',
+	'lockredis.connect_timeout' => '2s', 'lockredis.command_timeout' => '30s');
 my $session = $node->session;
 
-$node->wait_for_up;
-poll_until('a session with a connection to each',
-	sub {
-		$session->query("SELECT redis_lock('warm')");
-		my $n = grep { $_->cmd('EXISTS', 'warm') } @nodes;
-		$session->query("SELECT redis_unlock('warm')");
-		return $n == 3;
-	});
-poll_until('all of it to be given back', sub { !$masters->all_keys });
+$masters->connect_to_all($session);
 
 foreach my $n (0, 1)
 {
@@ -66,9 +54,7 @@ is($session->wait->out, 'f', 'node 3 is not asked again, where the first release
 $proxies[2]->clear;
 $proxies[2]->release;
 poll_until('nothing of ours to be left',
-	sub {
-		!$nodes[0]->cmd('EXISTS', 'kk') && !$nodes[2]->cmd('EXISTS', 'kk');
-	});
+	sub { !$nodes[0]->cmd('EXISTS', 'kk') && !$nodes[2]->cmd('EXISTS', 'kk') });
 is_deeply($nodes[1]->hash('kk'), { 'other:1' => 1 }, 'what others have stays');
 
 # The next call has an owner of its own.

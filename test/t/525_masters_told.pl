@@ -7,22 +7,14 @@
 # that it is not.  Where nobody has two of them it is told.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3);
 my @nodes = $masters->nodes;
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
-		'lockredis.command_timeout' => '60s' });
+my $node = $masters->server('main');
 my $third = $nodes[2];
 my $session = $node->session;
-
-$node->wait_for_up;
 
 # The third grants it when it is connected in time, so it is asked for until it does.
 sub given_back_by_third
@@ -47,7 +39,6 @@ poll_until('who waits to have asked with his ears open', sub {
 is($third->calls('publish'), 0, 'nor to who waits himself');
 $nodes[$_]->foreign_unlock('k') foreach 0, 1;
 $session->wait;
-pass('he is told by who had it');
 $session->query_is("SELECT redis_unlock('k')", 't', 'given back');
 
 my $told = $third->calls('publish');
@@ -57,6 +48,4 @@ given_back_by_third("SELECT redis_try_lock('s')", $third->calls('hdel') + 1);
 cmp_ok($third->calls('publish'), '>', $told, 'what nobody has is told when it is free');
 $nodes[$_]->foreign_unlock('s') foreach 0, 1;
 
-$session->quit;
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

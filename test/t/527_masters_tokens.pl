@@ -8,23 +8,16 @@
 # that holds the release back and ends the connection.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
 my $third = $nodes[2];
 my $proxy = ($masters->proxies)[2];
-my $node = LockRedis::Node->create('main', redis => $masters,
-	settings => { 'lockredis.connect_timeout' => '60s', 'lockredis.command_timeout' => '60s' });
+my $node = $masters->server('main', 'lockredis.lease' => '30s');
 my $session = $node->session;
 my $n = 0;
-
-$node->wait_for_up;
 
 # A node whose connection is made late is not waited for.
 poll_until('a session with a connection to each', sub {
@@ -60,11 +53,9 @@ poll_until('the third not to be asked with that token', sub {
 	$session->value("SELECT redis_is_locked('w')");
 	return !$asked;
 });
-pass('it is asked for no lock with that token');
 $session->query_is("SELECT redis_try_token_lock('new', '0', '1h', 'another')",
 	'another', 'taken with another one');
 poll_until('the third to have that', sub { $third->cmd('EXISTS', 'new') });
-pass('for which it is asked');
 $session->query_is("SELECT redis_token_unlock('new', 'another')", 't', 'given back');
 $_->cmd('DEL', 'others') foreach @nodes[ 0, 1 ];
 
@@ -93,6 +84,4 @@ $session->query_is("SELECT redis_try_token_lock('both', '0', '1h', 'twice')",
 is($third->cmd('EXISTS', 'both'), 0, 'without the third');
 $session->query_is("SELECT redis_token_unlock('both', 'twice')", 't', 'given back');
 
-$session->quit;
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

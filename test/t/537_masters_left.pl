@@ -13,12 +13,8 @@
 # A node that is away when a lock is taken does not have it, so nothing of that is left.
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
@@ -29,21 +25,7 @@ my $node = LockRedis::Node->create('main', redis => $masters,
 
 $node->wait_for_up;
 
-sub left { return $node->value('SELECT count(*) FROM redis_locks'); }
-
-# A node whose connection is made late is not waited for.
-sub take_at_all
-{
-	my ($session, $key, $how) = @_;
-
-	poll_until("all to have $key", sub {
-		$session->value("SELECT redis_try_lock('$key'$how)");
-		return 1 if !grep { !$_->cmd('EXISTS', $key) } @nodes;
-		$session->value("SELECT redis_unlock('$key')");
-		return 0;
-	});
-	return;
-}
+sub left { return $node->count_locks; }
 
 sub cut_off
 {
@@ -58,7 +40,7 @@ foreach my $how ('redis_unlock', 'COMMIT')
 {
 	my $session = $node->session;
 
-	take_at_all($session, 'k', '');
+	$masters->take_at_all($session, 'k');
 	if ($how eq 'COMMIT')
 	{
 		$session->value("SELECT redis_unlock('k')");
@@ -72,7 +54,6 @@ foreach my $how ('redis_unlock', 'COMMIT')
 	is($third->cmd('EXISTS', 'k'), 1, "$how: the third has it still");
 	# Whose answers a COMMIT does not wait for
 	poll_until('the others to be free of it', sub { !grep { $_->cmd('EXISTS', 'k') } @nodes[ 0, 1 ] });
-	pass("$how: the others do not");
 	is(left(), 1, "$how: that is the watchdog's");
 	my $other = $node->session;
 
@@ -90,7 +71,7 @@ foreach my $how ('redis_unlock', 'COMMIT')
 {
 	my $session = $node->session;
 
-	take_at_all($session, 'short', ", lease => '8s'");
+	$masters->take_at_all($session, 'short', ", lease => '8s'");
 	cut_off();
 	$session->query_is("SELECT redis_unlock('short')", 't', 'given back at two of three');
 	is(left(), 1, 'the rest is the watchdog\'s');

@@ -17,13 +17,9 @@
 #                                      node 3 goes on, and is free of it
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 LockRedis::Debugger->need;
 
@@ -34,15 +30,7 @@ my $node = LockRedis::Node->create('main', redis => $masters,
 my ($has, $next, $force) = map { $node->session } 1 .. 3;
 
 $node->wait_for_up;
-foreach my $session ($has, $next, $force)
-{
-	poll_until('a connection to each', sub {
-		$session->value("SELECT redis_try_lock('warm')");
-		my $all = !grep { !$_->cmd('EXISTS', 'warm') } @nodes;
-		$session->value("SELECT redis_unlock('warm')");
-		return $all;
-	});
-}
+$masters->connect_to_all($_) foreach $has, $next, $force;
 
 # ---- somebody has come since
 
@@ -55,12 +43,12 @@ $stop->run_to('ask_run', 'op->kind == STORE_FORCE');
 $force->start("SELECT redis_force_unlock('k')");
 $stop->wait_for_stop;
 $has->query_is("SELECT redis_unlock('k')", 't', 'given back meanwhile');
-poll_until('nobody to have it', sub { !grep { $_->cmd('EXISTS', 'k') } @nodes });
+$masters->wait_for_owners('k', 0);
 $next->query_is("SELECT redis_try_lock('k')", 't', 'and taken by another session');
 $masters->wait_for_owners('k', 3);
 $stop->let_go;
 is($force->wait->value, 'f', 'there is nothing to be taken away from him who had it');
-is((scalar grep { $_->cmd('EXISTS', 'k') } @nodes), 3, 'the other one has it at all nodes');
+is($masters->have('k'), 3, 'the other one has it at all nodes');
 $next->query_is("SELECT redis_is_held('k')", 't', 'as it believes');
 $next->query_is("SELECT redis_unlock('k')", 't', 'and gives it back');
 
@@ -73,7 +61,6 @@ $force->query_is("SELECT redis_force_unlock('k')", 't', 'taken away at two of th
 $has->query_is("SELECT redis_is_held('k')", 'f', 'he who had it knows');
 $nodes[2]->thaw;
 poll_until('the third to be free of it', sub { !$nodes[2]->cmd('EXISTS', 'k') });
-pass('the third is free of it');
 $has->query("SELECT redis_unlock_all()");
 
 # A node that does not say within 20 ms who has it keeps what is of no session: then it is taken
@@ -83,7 +70,7 @@ sub is_taken_everywhere
 	my ($key) = @_;
 
 	poll_until('nobody to have it', sub {
-		return 1 unless grep { $_->cmd('EXISTS', $key) } @nodes;
+		return 1 unless $masters->have($key);
 		$force->query("SELECT redis_force_unlock('$key')");
 		return 0;
 	});

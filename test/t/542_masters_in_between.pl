@@ -10,14 +10,9 @@
 #
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Temp qw(tempdir);
 use LockRedis::Masters;
-use LockRedis::Proxy;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $masters = LockRedis::Masters->new(n => 3);
 my ($a, $c, $spare) = $masters->nodes;
@@ -71,6 +66,4 @@ isnt($one->wait(limit(120))->value // '', 't', 'what one server has said twice i
 $two->wait(limit(120));
 
 kill CONT => $watchdog;
-$_->quit foreach $one, $two;
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

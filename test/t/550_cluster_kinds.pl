@@ -5,12 +5,8 @@
 # when its slot is moved; what can be given back while a slot is half moved; names that
 # cannot be kept.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new;
 my %settings = ('lockredis.lease' => limit(120) . 's', 'lockredis.command_timeout' => '30s');
@@ -18,12 +14,7 @@ my $near = LockRedis::Node->create('near', redis => $cluster, settings => \%sett
 my $far = LockRedis::Node->create('far', redis => $cluster, settings => \%settings);
 my $soon = limit(60);
 
-foreach ($near, $far)
-{
-	$_->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use})
-	  or die 'not all nodes are up';
-}
+$cluster->wait_until_used($near, $far);
 
 # What one server has or does first, what the other one waits for, what ends that, and what
 # gives back in the end; %s is the key.
@@ -174,8 +165,19 @@ foreach my $kind (sort keys %kinds)
 	$holder->query_fails(sql($kind, $step, 'x}y'), '22023', qr/Redis Cluster/, "$kind: x}y");
 }
 
-$_->quit foreach $holder, values %waiter;
-nothing_left($near, $cluster,
-	keys => qr/^(?:redisson_lock_token:|lockredis_tickets:|.*(?:permit|semaphore|latch))/,
+$holder->query_is("SELECT redis_semaphore_init('a{b}c', 1), redis_semaphore_available('a{b}c')", 't|1',
+	'a semaphore of a name with a tag');
+$holder->query_fails("SELECT $_", '22023', qr/name of a latch must not contain a brace/, $_)
+  foreach "redis_latch_init('a{b}c', 1)", "redis_latch_wait('a{b}c')",
+  "redis_latch_count_down('a{b}c')", "redis_latch_xact_count_down('a{b}c')",
+  "redis_latch_count('a{b}c')", "redis_latch_delete('a{b}c')";
+
+# A transaction counts at several nodes.
+$holder->query("SELECT redis_latch_init('latch' || i, 3) FROM generate_series(1, 30) i");
+$holder->query("BEGIN; SELECT redis_latch_xact_count_down('latch' || i) FROM generate_series(1, 30) i; COMMIT");
+# What is not answered soon is the watchdog's.
+poll_until('all to be counted', sub { $near->count_locks == 0 });
+is($near->value("SELECT sum(redis_latch_count('latch' || i)) FROM generate_series(1, 30) i"), 60, 'each once');
+
+end_test($near, $cluster, keys => qr/^(?:redisson_lock_token:|lockredis_tickets:|.*(?:permit|semaphore|latch)|a\{b\}c)/,
 	clients => qr/session/);
-done_testing();
