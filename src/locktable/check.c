@@ -247,6 +247,7 @@ check_places(LrIndex k)
 	LrIndex		prev = LR_NONE;
 	int			n = 0;
 	int			lined = 0;
+	int			placeless = 0;
 
 	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
@@ -265,13 +266,14 @@ check_places(LrIndex k)
 			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
 		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
 			return lt_check_says("session %d is not found by its place of %.*s", s, NAME(key));
-		if (w->placeless && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
+		if (w->standing == STANDING_PLACELESS && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
 			return lt_check_says("session %d has no place of %.*s, and keeps or asks for one", s,
 								 NAME(key));
-		if (w->placeless && !w->in_line && !lt_has_ordered_hold(key))
+		if (w->standing == STANDING_PLACELESS && w->line_at == 0 && !lt_has_ordered_hold(key))
 			return lt_check_says("session %d has no place of %.*s, nor will it be passed on", s,
 								 NAME(key));
-		lined += w->in_line;
+		lined += w->line_at != 0;
+		placeless += w->standing == STANDING_PLACELESS;
 		prev = s;
 	}
 	if (key->place_tail != prev)
@@ -280,6 +282,9 @@ check_places(LrIndex k)
 	if (key->nlined != lined)
 		return lt_check_says("%d sessions are in line for %.*s, which knows of %d", lined,
 							 NAME(key), key->nlined);
+	if (key->nplaceless != placeless)
+		return lt_check_says("%d sessions have no place of %.*s, which knows of %d", placeless,
+							 NAME(key), key->nplaceless);
 	return NULL;
 }
 

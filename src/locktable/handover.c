@@ -40,7 +40,6 @@
 
 #include "utils/timestamp.h"
 
-#include "lease.h"
 #include "locktable/check.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
@@ -50,70 +49,6 @@
 
 /* The largest reserve, so that the range of tokens lasts whatever max_handoffs is. */
 #define RESERVE_MOST		1000
-
-/*
- * handover_lease_ms --- the lease of a hold if all its scopes are renewed, else 0
- */
-static int64
-handover_lease_ms(const LrHold *h)
-{
-	int64		lease_ms = 0;
-
-	if (h->state == HOLD_HANDED)
-		return h->handed_lease_ms;
-	for (int i = 0; i < SCOPE_COUNT; i++)
-	{
-		if (h->scope[i].count == 0)
-			continue;
-		if (!h->scope[i].renewed)
-			return 0;
-		lease_ms = Max(lease_ms, h->scope[i].lease_ms);
-	}
-	return lease_ms;
-}
-
-/*
- * handover_enough_left --- is more of the lease left than a commit needs?
- */
-static bool
-handover_enough_left(int64 lease_ms, int64 left)
-{
-	return left > lr_commit_margin(lease_ms * LR_US_PER_MS);
-}
-
-/*
- * handover_fits --- can this lock serve the next session as it is?
- *
- * The session must want the kind, the renewed lease and the number of replicas with
- * which the store has the lock.  Neither side may leave the key locked after its
- * release.
- */
-static bool
-handover_fits(LrIndex hold, int64 now, const LrWait *w)
-{
-	const LrHold *h = &lt_holds[hold];
-	int64		lease_ms = handover_lease_ms(h);
-
-	return w->terms.kind == h->kind &&
-		w->terms.renewed && w->terms.lease_ms == lease_ms &&
-		w->terms.min_replicas == lt_min_replicas(h) &&
-		w->terms.keep_until == 0 && h->keep_until <= now &&
-		handover_enough_left(lease_ms, lt_deadline(hold) - now);
-}
-
-/*
- * lt_fitting_hold --- a lock that a session here has of the key, and that can serve one
- * that waits as it is; else LR_NONE
- */
-LrIndex
-lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
-{
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
-			handover_fits(i, now, w))
-			return i;
-	return LR_NONE;
-}
 
 /*
  * handover_next --- the session that may be handed the lock; LR_NONE: none
@@ -140,7 +75,7 @@ handover_next(LrIndex hold)
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if (!w->stands && (w->trying || w->woken_at != 0))
+		if (w->standing == STANDING_NEW && (w->trying || w->woken_at != 0))
 			continue;
 		return w->trying || w->came_at > key->clear_at ? LR_NONE : i;
 	}
@@ -156,7 +91,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	LrWait	   *w = lt_wait_of(session);
-	int64		lease_ms = handover_lease_ms(h);
+	int64		lease_ms = lt_handed_lease_ms(h);
 	int			min_replicas = lt_min_replicas(h);
 
 	if (w->state == WAIT_PLACED)
@@ -231,7 +166,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	now = lr_now();
 	if (!handover_is_alone(hold, now) || lt_is_at_any_old_place(h) ||
-		lt_is_of_old_master(h, h->store) || !handover_fits(hold, now, lt_wait_of(next)))
+		lt_is_of_old_master(h, h->store) || !lt_fits(hold, now, lt_wait_of(next)))
 		return false;
 
 	/*
@@ -271,7 +206,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (!handover_enough_left(h->handed_lease_ms, deadline - lr_now()) ||
+	if (!lt_has_enough_left(h->handed_lease_ms, deadline - lr_now()) ||
 		lt_is_of_old_master(h, h->store))
 	{
 		lt_back_to_queue(LrMyProcNumber, true);

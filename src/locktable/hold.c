@@ -196,6 +196,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			current = deadline;
 		}
 		lt_set_due_in_own(hold, current, &wakes);
+		lt_nudge_placeless(lt_key_of(hold), &wakes);
 	}
 	lt_unlock(lock, &wakes);
 	return true;
@@ -209,9 +210,11 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
 
 	h->keep_until = Max(h->keep_until, keep_until);
-	LWLockRelease(lock);
+	lt_nudge_placeless(lt_key_of(hold), &wakes);
+	lt_unlock(lock, &wakes);
 }
 
 /*

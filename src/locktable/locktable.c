@@ -405,6 +405,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->hash = hash;
 	key->first_hold = LR_NONE;
 	key->nordered = 0;
+	key->nplaceless = 0;
 	key->nlined = 0;
 	key->clear_at = 0;
 	key->scarce = false;

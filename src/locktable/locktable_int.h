@@ -74,13 +74,14 @@ typedef struct LrKey
 	LrIndex		place_head;		/* sessions that wait in the order of the store, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
-	int			nordered;		/* how many of them wait for a lock (not passing) */
-	int			nlined;			/* how many of them are in line */
-	int64		clear_at;		/* sessions that came here by then came before all that
-								 * wait elsewhere; see places.c; 0 = not known */
+	int			nordered;		/* how many of them wait for a lock (not passing), */
+	int			nplaceless;		/* have no place in the store, */
+	int			nlined;			/* are in line */
 	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
 	int			nhanded;		/* likewise in WAIT_HANDED */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
+	int64		clear_at;		/* sessions that came here by then came before all that
+								 * wait elsewhere; see places.c; 0 = not known */
 	int64		paused_until;	/* lr_now() time before which the head lets
 								 * others go first; 0 = no pause */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
@@ -169,6 +170,14 @@ typedef enum WaitState
 	WAIT_FAILED					/* see lt_fail_waiters */
 } WaitState;
 
+/* What the store has answered a session that waits in its order. */
+typedef enum LrStanding
+{
+	STANDING_NEW,				/* nothing yet */
+	STANDING_ANSWERED,			/* as far as is known it has a place */
+	STANDING_PLACELESS			/* it has none: a session here will pass the lock on */
+}			LrStanding;
+
 /*
  * What a waiting session has in the store, or may have: an announcement, a place, or
  * the lock.
@@ -202,10 +211,10 @@ typedef struct LrWait
 	int64		told_at;		/* and when it was notified: lr_now() time; 0 = it was
 								 * not, or has asked since */
 	int64		came_at;		/* placed: lr_now() when it came, */
-	bool		stands;			/* has the store answered since? */
-	bool		placeless;		/* has it no place in the store? */
-	bool		in_line;		/* it asks after the session before it in line, */
-	int64		first_at;		/* and may ask since then: lr_now() time; 0 = not yet */
+	LrStanding	standing;		/* and what the store has answered since */
+	int64		line_at;		/* placed: those behind it in line wait until then, and a
+								 * second more; LR_NEVER = it may not ask yet; 0 = it is
+								 * not in line */
 	bool		in_front;		/* of the queue: may ask the store */
 	LrIndex		prev;			/* session before it in the queue or list of the key */
 	LrIndex		next;
@@ -465,8 +474,10 @@ extern void lt_queue_scarce(LrKey *key);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 
 /* places.c; partition lock held. */
-extern void lt_place_insert(LrKey *key, LrIndex session, LrIndex prev);
+extern void lt_place_insert(LrKey *key, LrIndex session, LrIndex prev,
+							LrStanding standing);
 extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
+extern void lt_stand(LrKey *key, LrWait *w, LrStanding standing);
 extern bool lt_has_placeless(const LrKey *key);
 extern void lt_join_line(LrKey *key, LrIndex session);
 extern void lt_line_up(LrKey *key, WakeList *wakes);
@@ -495,9 +506,14 @@ extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
 extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
 						   int64 *look_again, WakeList *wakes);
 
+/* fits.c; partition lock held. */
+extern int64 lt_handed_lease_ms(const LrHold *h);
+extern bool lt_has_enough_left(int64 lease_ms, int64 left);
+extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
+extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
+
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
-extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);

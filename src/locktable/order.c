@@ -91,13 +91,12 @@ order_from_queue(LrKey *key, StoreId store)
 		}
 		(void) lt_queue_remove(key, session);
 		w->state = WAIT_PLACED;
-		lt_place_insert(key, session, key->place_tail);
+		lt_place_insert(key, session, key->place_tail, STANDING_ANSWERED);
 		if (lr_kind(w->terms.kind)->passing)
 			continue;
-		w->stands = true;
 		lt_join_line(key, session);
 		if (key->nlined == 1)
-			w->first_at = lr_now();
+			w->line_at = lr_now();
 	}
 	key->queue_kinds = kinds;
 }
@@ -157,8 +156,8 @@ lt_wait_on(LrIndex session, bool first)
 		return;
 	}
 	w->state = WAIT_PLACED;
-	lt_place_insert(key, session, first ? LR_NONE : key->place_tail);
-	w->stands = w->placeless = first;
+	lt_place_insert(key, session, first ? LR_NONE : key->place_tail,
+					first ? STANDING_PLACELESS : STANDING_NEW);
 	if (!first)
 		w->came_at = w->woken_at = lr_now();
 }

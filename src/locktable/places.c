@@ -43,7 +43,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 
-/* The next in line waits for the first one no longer than this. */
+/* So much later than it was to act, one in line does not run: the next one goes first. */
 #define LINE_PATIENCE		LR_US_PER_S
 
 /* ----------
@@ -113,20 +113,28 @@ lt_find_place(const LrKey *key, uint64 owner)
  * ----------
  */
 
+void
+lt_stand(LrKey *key, LrWait *w, LrStanding standing)
+{
+	key->nplaceless += (standing == STANDING_PLACELESS) -
+		(w->standing == STANDING_PLACELESS);
+	w->standing = standing;
+}
+
 /*
  * lt_place_insert --- insert a session behind "prev", or as the first (LR_NONE)
  *
  * If there is a line, it joins that, unless it waits for a notification.
  */
 void
-lt_place_insert(LrKey *key, LrIndex session, LrIndex prev)
+lt_place_insert(LrKey *key, LrIndex session, LrIndex prev, LrStanding standing)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex    *link = prev == LR_NONE ? &key->place_head : &lt_wait_of(prev)->next;
 
-	w->in_line = false;
-	w->placeless = false;
-	w->first_at = 0;
+	w->standing = STANDING_NEW;
+	lt_stand(key, w, standing);
+	w->line_at = 0;
 	w->in_front = false;
 	w->prev = prev;
 	w->next = *link;
@@ -159,7 +167,7 @@ lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 	if (!lr_kind(w->terms.kind)->passing)
 		key->nordered--;
 	w->prev = w->next = LR_NONE;
-	w->placeless = false;
+	lt_stand(key, w, STANDING_NEW);
 	lt_tell_as(session, 0);
 	w->told_at = 0;
 }
@@ -170,8 +178,11 @@ lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
 bool
 lt_has_placeless(const LrKey *key)
 {
+	if (key->nplaceless == 0)
+		return false;
 	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->placeless && !lt_holds_up_line(lt_wait_of(i), lr_now()))
+		if (lt_wait_of(i)->standing == STANDING_PLACELESS &&
+			!lt_holds_up_line(lt_wait_of(i), lr_now()))
 			return true;
 	return false;
 }
@@ -186,10 +197,9 @@ lt_join_line(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	if (w->in_line)
+	if (w->line_at != 0)
 		return;
-	w->in_line = true;
-	w->first_at = 0;
+	w->line_at = LR_NEVER;
 	key->nlined++;
 }
 
@@ -199,12 +209,12 @@ lt_join_line(LrKey *key, LrIndex session)
 static void
 line_begin(LrIndex session, WakeList *wakes)
 {
-	while (session != LR_NONE && !lt_wait_of(session)->in_line)
+	while (session != LR_NONE && lt_wait_of(session)->line_at == 0)
 		session = lt_wait_of(session)->next;
 	if (session == LR_NONE)
 		return;
-	if (lt_wait_of(session)->first_at == 0)
-		lt_wait_of(session)->first_at = lr_now();
+	if (lt_wait_of(session)->line_at == LR_NEVER)
+		lt_wait_of(session)->line_at = lr_now();
 	wakes->next_in_line = session;
 }
 
@@ -219,15 +229,14 @@ lt_line_up(LrKey *key, WakeList *wakes)
 {
 	bool		behind = false;
 
-	if (key->nordered == 0)
-		return;
 	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
 		const LrWait *w = lt_wait_of(i);
+		bool		placeless = w->standing == STANDING_PLACELESS;
 
-		behind |= w->placeless;
-		if (behind && (w->placeless || (!w->stands && !w->trying)) &&
-			!lr_kind(w->terms.kind)->passing)
+		behind |= placeless;
+		if (placeless || (behind && w->standing == STANDING_NEW && !w->trying &&
+						  !lr_kind(w->terms.kind)->passing))
 			lt_join_line(key, i);
 	}
 	line_begin(key->place_head, wakes);
@@ -246,10 +255,22 @@ lt_has_ordered_hold(const LrKey *key)
 	return false;
 }
 
+/*
+ * lt_nudge_placeless --- a lock of the key is gone, or serves others than before
+ *
+ * The lock that a session here has served all without a place, so the first of them speaks
+ * for all.
+ */
 void
 lt_nudge_placeless(LrKey *key, WakeList *wakes)
 {
-	if (!lt_has_ordered_hold(key))
+	LrIndex		first = key->place_head;
+
+	if (key->nplaceless == 0)
+		return;
+	while (lt_wait_of(first)->standing != STANDING_PLACELESS)
+		first = lt_wait_of(first)->next;
+	if (lt_fitting_hold(key, lt_wait_of(first), lr_now()) == LR_NONE)
 		lt_line_up(key, wakes);
 }
 
@@ -261,12 +282,13 @@ void
 lt_leave_line(LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
+	bool		begun = w->line_at != LR_NEVER;
 
-	if (!w->in_line)
+	if (w->line_at == 0)
 		return;
-	w->in_line = false;
+	w->line_at = 0;
 	lt_keys[w->key].nlined--;
-	if (w->first_at != 0)
+	if (begun)
 		line_begin(w->next, wakes);
 }
 
@@ -280,29 +302,29 @@ lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	if (!w->in_line)
+	if (w->line_at == 0)
 		return true;
 	for (LrIndex i = lt_keys[w->key].place_head; i != session; i = lt_wait_of(i)->next)
 	{
 		const LrWait *before = lt_wait_of(i);
 
-		if (!before->in_line)
+		if (before->line_at == 0)
 			continue;
-		if (before->first_at == 0)
+		if (before->line_at == LR_NEVER)
 			line_begin(i, wakes);
-		*look_again = before->first_at + LINE_PATIENCE;
+		*look_again = before->line_at + LINE_PATIENCE;
 		if (now < *look_again)
 			return false;
 	}
-	if (w->first_at == 0)
-		w->first_at = now;
+	if (w->line_at == LR_NEVER)
+		w->line_at = now;
 	return true;
 }
 
 bool
 lt_holds_up_line(const LrWait *w, int64 now)
 {
-	return w->in_line && w->first_at != 0 && now - w->first_at >= LINE_PATIENCE;
+	return w->line_at != 0 && now - w->line_at >= LINE_PATIENCE;
 }
 
 /*

@@ -186,9 +186,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
 		w->came_at = lr_now();
-		w->stands = false;
 		if (placed)
-			lt_place_insert(&lt_keys[key], self, lt_keys[key].place_tail);
+			lt_place_insert(&lt_keys[key], self, lt_keys[key].place_tail, STANDING_NEW);
 		else
 			lt_queue_insert(&lt_keys[key], self,
 							first ? LR_NONE : lt_keys[key].queue_tail);
@@ -338,7 +337,7 @@ turn_all_fit(const LrKey *key, const LrWait *w, int64 now)
 	{
 		const LrWait *before = lt_wait_of(i);
 
-		if (before->placeless)
+		if (before->standing == STANDING_PLACELESS)
 			return true;
 		if (!lr_kind(before->terms.kind)->passing && lt_fitting_hold(key, before, now) == LR_NONE)
 			return false;
@@ -397,19 +396,21 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 }
 
 void
-lt_note_clear(LrIndex hold, int64 asked_at, bool unplaced)
+lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key = lt_key_of(hold);
 
-	key->clear_at = Max(key->clear_at, asked_at);
+	if (!lt_is_past(lt_holds[hold].key, topology))
+		key->clear_at = Max(key->clear_at, asked_at);
 	if (unplaced)
 	{
 		lt_tell_as(LrMyProcNumber, 0);
 		w->kept.owner = 0;
-		w->placeless = w->stands = w->state == WAIT_PLACED;
+		if (w->state == WAIT_PLACED)
+			lt_stand(key, w, STANDING_PLACELESS);
 		w->trying = false;
 		lt_nudge_placeless(key, &wakes);
 	}
@@ -469,7 +470,7 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 		LrIndex		next = w->next;
 
 		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas &&
-			(!placed || (w->in_line && !w->trying)))
+			(!placed || (w->line_at != 0 && !w->trying)))
 		{
 			if (placed)
 				lt_place_remove(key, session, &wakes);
@@ -551,7 +552,7 @@ static TurnResult
 turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 			WakeList *wakes)
 {
-	if (w->placeless)
+	if (w->standing == STANDING_PLACELESS)
 	{
 		LrIndex		here = w->came_at <= key->clear_at ?
 			lt_fitting_hold(key, w, now) : LR_NONE;
@@ -564,13 +565,15 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 			*look_again = lt_deadline(here);
 			return TURN_WAIT;
 		}
-		lt_line_up(key, wakes);
+		if (w->line_at == 0)
+			lt_line_up(key, wakes);
 	}
 	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again, wakes))
 		return TURN_WAIT;
-	if (w->placeless || w->woken_at != 0 || now >= retry_at)
+	if (w->standing == STANDING_PLACELESS || w->woken_at != 0 || now >= retry_at)
 	{
-		w->placeless = false;
+		if (w->standing == STANDING_PLACELESS)
+			lt_stand(key, w, STANDING_ANSWERED);
 		w->woken_at = 0;
 		w->told_at = 0;
 		return TURN_TRY;
@@ -645,6 +648,8 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
+	if (w->line_at != LR_NEVER && w->line_at != 0)
+		w->line_at = w->looks_at;
 	w->trying = turn == TURN_TRY;
 	w->asks_until = w->trying ? now + lr_call_budget() : 0;
 	lt_unlock(lock, &wakes);
@@ -666,16 +671,17 @@ lt_found_busy(LrIndex hold, bool waits, const char *owner)
 	WakeList	wakes = WAKE_NOBODY;
 	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
-	if (!waits && !key->after_pause && !w->in_line)
+	if (!waits && !key->after_pause && w->line_at == 0)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (waits)
 	{
 		strlcpy(w->blocker, owner, LR_OWNER_MAX);
-		w->stands = true;
+		if (w->standing == STANDING_NEW)
+			w->standing = STANDING_ANSWERED;
 	}
 	lt_judge_pause(key, false);
-	if (!w->placeless)
+	if (w->standing != STANDING_PLACELESS)
 		lt_leave_line(LrMyProcNumber, &wakes);
 	if (scarce && !key->scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(key);

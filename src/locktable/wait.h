@@ -111,7 +111,7 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
  * waited for the lock.  "unplaced": nor did this session get a place, as one here has
  * the lock.
  */
-extern void lt_note_clear(LrIndex hold, int64 asked_at, bool unplaced);
+extern void lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
 
 /*
  * Leave a request without a reply to the watchdog, but stay in the queue, with another

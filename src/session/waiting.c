@@ -218,7 +218,7 @@ wait_note_announced(void)
 		return;
 	}
 	if (op->clear)
-		lt_note_clear(acq.hold, op->sent_at, op->unplaced);
+		lt_note_clear(acq.hold, op->sent_at, op->topology, op->unplaced);
 	acq.owner = op->unplaced ? 0 : op->owner;
 	acq.owner_store = op->store;
 	acq.owner_topology = op->topology;
@@ -546,7 +546,7 @@ wait_take_granted(LrIndex *hold)
 				if (acq.op.nodes != 0)
 					lt_note_nodes(acq.hold, acq.op.owner, acq.op.nodes);
 				if (acq.op.clear)
-					lt_note_clear(acq.hold, acq.op.sent_at, false);
+					lt_note_clear(acq.hold, acq.op.sent_at, acq.op.topology, false);
 			}
 			*hold = acq.hold;
 			acq.active = false;

@@ -139,7 +139,8 @@ check_first_question(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (w->state != WAIT_PLACED || w->stands || lr_kind(w->terms.kind)->passing)
+	if (w->state != WAIT_PLACED || w->standing != STANDING_NEW ||
+		lr_kind(w->terms.kind)->passing)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
@@ -149,10 +150,26 @@ check_first_question(int s)
 	{
 		const LrWait *b = &lt_sessions[i].wait;
 
-		if (b->placeless && (b->first_at == 0 || server_clock() < b->first_at + SIM_S))
+		if (b->standing == STANDING_PLACELESS &&
+			(b->line_at == 0 || server_clock() < b->line_at + SIM_S))
 			sim_fail("fair order", "session %d asks for %s before session %d, which has no place and was before it",
 					 s, lt_keys[w->key].name, i);
 	}
+}
+
+/* One in line asks after those before it were answered. */
+static void
+check_line(int s)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+
+	if (w->state != WAIT_PLACED || w->line_at == 0)
+		return;
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
+		if (lt_sessions[i].wait.line_at != 0 && lt_sessions[i].wait.trying &&
+			server_clock() < lt_sessions[i].wait.looks_at)
+			sim_fail("fair order", "session %d asks for %s before session %d is answered, which is before it in line",
+					 s, lt_keys[w->key].name, i);
 }
 
 /* Between any two steps: nobody has the lock of its partition. */
@@ -172,6 +189,7 @@ note_turn(int s)
 	{
 		t->asked_at = sim_now();
 		check_first_question(s);
+		check_line(s);
 	}
 	t->trying = w->trying;
 	t->looks_at = w->looks_at;
@@ -313,10 +331,11 @@ check_untold(int s, bool good)
 static bool
 is_forgotten(const LrWait *w)
 {
-	if (w->state != WAIT_PLACED || !w->placeless || is_any(w, false))
+	if (w->state != WAIT_PLACED || w->standing != STANDING_PLACELESS || is_any(w, false))
 		return false;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.placeless || lt_sessions[i].wait.in_line)
+		if (lt_sessions[i].wait.standing == STANDING_PLACELESS ||
+			lt_sessions[i].wait.line_at != 0)
 			return false;
 	return true;
 }
