@@ -17,18 +17,13 @@
 #
 # Proves G39.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 
 LockRedis::Debugger->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => {
 		'lockredis.idle_timeout' => '10min',
 		'lockredis.connect_timeout' => '1min',
@@ -37,7 +32,6 @@ my $node = LockRedis::Node->create(
 	});
 my $one = $node->session;
 
-$node->wait_for_up;
 run($one, "SELECT redis_lock('warm'), redis_lock('warm'), redis_unlock_all()");
 
 # After so many s the time-out strikes: more, if the machine is busy.
@@ -168,6 +162,4 @@ is(struck('node_batch_start', "SELECT redis_is_locked('foreign')", 't', @before)
 	'1, 1, 1', 'but when it must be there, read or not');
 $redis->cmd('DEL', 'foreign');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

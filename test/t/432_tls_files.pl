@@ -11,9 +11,6 @@
 #
 # Proves G40.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Ca;
 use LockRedis::TlsRelay;
@@ -119,7 +116,6 @@ show($ca->certificate('client', to => 40));
 expires_in_days(40);
 show($ca->certificate('client'));
 expires_in_days(3000);
-pass('the view shows when ours ends');
 
 # Halfway: the key is that of the certificate before.
 my $half = $ca->certificate('client');
@@ -198,7 +194,6 @@ foreach my $bad (
 			$node->logged(qr/WARNING:  lockredis: the files of the TLS settings cannot be used\n[^\n]*DETAIL:  $why.*Existing connections are kept/);
 		});
 	poll_until('the view to say so', sub { $node->lock_status('last_error') =~ /$why/ });
-	pass("$setting: shown");
 	renewed_since($node->lock_stat('renewals'));
 	$two->query_is($taken, 't|t', "$setting of no use: the session's connection serves");
 	is_deeply([ lockredis_clients() ], \@ids, "$setting of no use: nobody connects anew");
@@ -254,7 +249,4 @@ $two->quit;
 }
 $two = $node->session;
 $two->query_is($taken, 't|t', 'a file that is asked for, beside a directory with hashes');
-$two->quit;
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

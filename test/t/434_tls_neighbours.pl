@@ -5,9 +5,6 @@
 #
 # Proves G1, G21, G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Ca;
 use LockRedis::Redisson;

@@ -6,9 +6,6 @@
 #
 # Proves G19, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
@@ -111,13 +108,11 @@ foreach my $right (sort keys %at_sentinel)
 	}
 	if ($right =~ /sentinel/)
 	{
-		ok(eval { poll_until('all to be refused', sub { $node->value($told) == 3 }) },
-			"without $right at the Sentinels: shown")
-		  || diag $node->value('SELECT role, state, last_error FROM redis_lock_status');
+		poll_until("without $right at the Sentinels: all to be refused", sub { $node->value($told) == 3 });
 	}
 	works("without $right at the Sentinels: the master is known");
 	grant('watcher', 'other', [ $ha->sentinels ], %at_sentinel);
-	ok(eval { poll_until('all to be up', \&is_well) }, "with $right again");
+	poll_until("with $right again: all to be up", \&is_well);
 }
 
 # News are not heard: the question that is asked each second finds it.
@@ -149,20 +144,14 @@ $ha->wait_for_replicas($ha->master, 2);
 		sub { $node->value("SELECT in_use FROM redis_lock_status WHERE role = 'master'") eq 'f' });
 	$one->query_fails("SELECT redis_try_lock('jobs:1')",
 		'58000', qr/as the master|Which node is the master/, 'without +time at the nodes');
-	ok( eval {
-			poll_until('the reason',
-				sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE role <> 'sentinel' AND last_error ~* 'NOPERM|permission'") });
-		},
-		'the reason is shown');
+	poll_until('the reason to be shown',
+		sub { $node->value("SELECT count(*) FROM redis_lock_status WHERE role <> 'sentinel' AND last_error ~* 'NOPERM|permission'") });
 	grant_all();
 	$node->wait_for_up;
 	works('with +time again');
 }
 
 $one->quit;
-ok( eval {
-		poll_until('nothing to be left',
-			sub { $node->count_locks == 0 && !grep { !/^redisson_lock_token/ } $ha->all_keys });
-	},
-	'nothing is left');
+poll_until('nothing to be left',
+	sub { $node->count_locks == 0 && !grep { !/^redisson_lock_token/ } $ha->all_keys });
 done_testing();

@@ -6,12 +6,8 @@
 # Sentinel says who is the master.
 # Proves G7, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::FalseSentinel;
-use LockRedis::Proxy;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
 
@@ -104,15 +100,9 @@ sub overtake
 # failover, and must not be failed by one that does not wait for it.
 {
 	my $proxy = LockRedis::Proxy->new($a);
-	my $address = '127.0.0.1:' . $proxy->port;
 
 	$sentinel->names($proxy, epoch => ++$epoch);
-	poll_until(
-		'the proxy to be used',
-		sub {
-			$node->value("SELECT count(*) FROM redis_lock_status
-				 WHERE address = '$address' AND in_use AND state = 'up'") == 1;
-		});
+	wait_until_used($node, $proxy);
 	$node->wait_until_asked($_) foreach $s, $other;
 	my $held = $proxy->rule(match => 'queue', action => 'hold');
 	$s->start("SELECT redis_try_lock('queue')");

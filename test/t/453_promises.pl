@@ -8,9 +8,6 @@
 #
 # Proves G1, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
@@ -68,8 +65,6 @@ $stop->let_go;
 wait_until_used($node, $new);
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');
 $many->query_is('SELECT redis_unlock_all()', '5001', 'given back');
-$old->start;
-$ha->wait_until_steady;
-wait_until_used($node, $ha->master);
+bring_back($node, $ha, $old);
 nothing_left($node, $ha);
 done_testing();

@@ -12,9 +12,6 @@
 #
 # Proves G5, G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
@@ -55,17 +52,13 @@ $old->cmd('DEL', 'handed');
 $stops[0]->tell('finish');
 $stops[1]->tell('finish');
 ok(!$old->cmd('EXISTS', 'unsafe'), 'given back at the former master');
-$old->kill9;
-$replica->thaw;
-my $new = $ha->wait_for_master_but($old);
-wait_until_used($node, $new);
+my $new = replace_master($node, $ha, $replica);
 ok($new->cmd('EXISTS', $_), "$_: the new master has it") foreach 'unsafe', 'handed';
 my $owner = $new->owner_of('handed');
 $_->let_go foreach @stops;
 
 $safe->wait->fails('58030', qr/could not be replicated/, 'unsafe: told as ever');
 poll_until('it to be given back there', sub { !$new->cmd('EXISTS', 'unsafe') });
-pass('unsafe: given back at the new master');
 is($next->wait(30)->error, undef, 'handed: taken from the new master');
 isnt($new->owner_of('handed'), $owner, 'handed: anew');
 $next->query_is("SELECT redis_unlock('handed')", 't', 'handed: given back');
@@ -75,9 +68,7 @@ my $unreplicated = $node->lock_stat('unreplicated');
 poll_until('it to be asked for replicas', sub { $node->lock_stat('unreplicated') > $unreplicated });
 cmp_ok($new->calls('wait'), '>', 0, 'given: its replicas are asked');
 
-$old->start;
-$ha->wait_until_steady;
-wait_until_used($node, $ha->master);
+bring_back($node, $ha, $old);
 poll_until(
 	'a replica to have confirmed it',
 	sub {

@@ -4,9 +4,6 @@
 # limited, cancelled, or had before.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
@@ -46,6 +43,4 @@ poll_until('the last ones', sub { join(' ', $table->all_keys) eq 'a b x y' });
 is($one->value('SELECT redis_unlock_all()'), 3);
 $two->query_is("SELECT redis_unlock('y')", 't');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

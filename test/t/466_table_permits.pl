@@ -3,9 +3,6 @@
 # Permits in the table.
 # Proves G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('465_permits');

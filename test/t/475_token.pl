@@ -4,12 +4,8 @@
 # excluded, what wakes who waits, that nobody's end gives one back, arguments, views.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Digest::SHA qw(sha256_hex);
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);

@@ -3,9 +3,6 @@
 # Token locks in a table: what 475_token says of Redis.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('475_token');

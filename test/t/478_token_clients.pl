@@ -6,9 +6,6 @@
 # lock of another kind is in the way of all.
 # Proves G1, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::TokenClient;
 

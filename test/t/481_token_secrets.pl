@@ -5,13 +5,9 @@
 # after the lock was taken.
 # Proves G32.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 make_search($node);

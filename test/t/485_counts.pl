@@ -4,11 +4,7 @@
 # their order, those that are woken by another session or server, limits and cancels; what
 # is counted when a transaction has committed, and what is not; the rows of redis_locks.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);

@@ -4,23 +4,17 @@
 # the other, and wakes those of the other who wait; also by what is undone, and by a latch
 # that is deleted.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my ($one, $two) = map { $node->session } 1 .. 2;
 my $java = LockRedis::Redisson->new;
 my $soon = limit(60);
 my $patience = 600_000;
 
-$node->wait_for_up;
 $java->connect('a', $redis);
 
 # As in Redisson's class: one thread waits, another one asks.
@@ -54,12 +48,10 @@ $one->query_is("SELECT redis_try_semaphore_acquire('s')", 'f', 'none left');
 	$n = waits_there('redisson_sc:{s}', 'semaphore.acquire', 's', 2);
 	$one->query("BEGIN; SELECT redis_semaphore_xact_release('s', 2); COMMIT");
 	$java->wait($n, $soon)->or_die;
-	pass('and by a COMMIT');
 
 	$n = waits_there('redisson_sc:{s}', 'semaphore.acquire', 's', 1);
 	$one->query("SELECT redis_semaphore_add('s', 1)");
 	$java->wait($n, $soon)->or_die;
-	pass('and by permits that are added');
 }
 $node->queue_up('s', $two => "SELECT redis_semaphore_acquire('s', 3)");
 poll_until('the subscription', sub { $redis->subscribers('redisson_sc:{s}') });

@@ -4,20 +4,15 @@
 # with one connection of a session to each node that it needs, and no round trip more
 # than with a single Redis; batches over several nodes; waiting; names that cannot be.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0);
 my $node = LockRedis::Node->create('main', redis => $cluster);
 my @masters = $cluster->masters;
 
 is(scalar @masters, 3, 'three masters');
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use});
+$cluster->wait_until_used($node);
 is($node->value('SELECT count(*) FROM redis_lock_status'), 3, 'a row for each node');
 
 # A lock on each
@@ -55,7 +50,6 @@ is(scalar $cluster->all_keys, 60, 'sixty locks of a transaction');
 $one->query('COMMIT');
 # What is not answered soon the watchdog gives back.
 poll_until('all to be given back', sub { !$cluster->all_keys });
-pass('all are given back at its end');
 
 $one->query("SELECT redis_lock('s' || i) FROM generate_series(1, 60) i");
 $one->query_is('SELECT redis_unlock_all()', 60, 'all at once at session level');
@@ -106,7 +100,4 @@ foreach my $name ('x}y', 'x{}y', 'x{y')
 $one->query_is("SELECT redis_try_lock('x{y}z')", 't', 'a tag is good');
 $one->query("SELECT redis_unlock('x{y}z')");
 
-$one->quit;
-$two->quit;
-nothing_left($node, $cluster, keys => qr/^redisson_lock_token:/, clients => qr/session/);
-done_testing();
+end_test($node, $cluster, keys => qr/^redisson_lock_token:/, clients => qr/session/);

@@ -5,25 +5,14 @@
 # at the next one, and is lost if that does not have it; who waits goes on waiting.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new;
 my $node = LockRedis::Node->create('main', redis => $cluster,
 	settings => { 'lockredis.lease' => limit(60) . 's' });
 
-sub all_up
-{
-	$node->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use})
-	  or die 'not all nodes are up';
-	return;
-}
-all_up();
+$cluster->wait_until_used($node);
 
 my $one = $node->session;
 my $two = $node->session;
@@ -87,7 +76,7 @@ sub take_everywhere
 	$old->start;
 	$cluster->wait_until_steady;
 	poll_until('it to be a replica', sub { !$old->is_master });
-	all_up();
+	$cluster->wait_until_used($node);
 }
 
 # Frozen: leases of the other shards are renewed as ever.  The cluster bears with it until
@@ -117,7 +106,7 @@ sub take_everywhere
 	$two->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 	poll_until('it to be a replica', sub { !$slow->is_master });
 	$cluster->wait_until_steady;
-	all_up();
+	$cluster->wait_until_used($node);
 }
 
 # A call that waits goes on at the next master
@@ -142,14 +131,10 @@ sub take_everywhere
 	$one->query_fails("SELECT redis_try_lock('e')", '58000', qr/could not reach/, 'no node answers');
 	$_->start foreach @awake;
 	$cluster->wait_until_steady;
-	all_up();
+	$cluster->wait_until_used($node);
 	poll_until('locks to be taken again',
 		sub { ($one->query("SELECT redis_try_lock('e')")->value || '') eq 't' });
 	$one->query_is("SELECT redis_unlock('e')", 't', 'given back');
 }
 
-$one->quit;
-$two->quit;
-nothing_left($node, $cluster,
-	clients => qr/session/);
-done_testing();
+end_test($node, $cluster, clients => qr/session/);

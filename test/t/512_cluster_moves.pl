@@ -4,9 +4,6 @@
 # lock is lost, and what is half moved is served as far as the cluster serves it.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 
@@ -15,8 +12,7 @@ my $node = LockRedis::Node->create('main', redis => $cluster,
 	settings => { 'lockredis.lease' => '30s', 'lockredis.command_timeout' => '60s' });
 my ($from, $to, $third) = $cluster->masters;
 
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up'});
+$cluster->wait_until_used($node);
 
 my $one = $node->session;
 my $two = $node->session;
@@ -95,8 +91,4 @@ is($node->lock_stat('losses'), 0, 'no lock was lost');
 	$_->quit foreach @sessions;
 }
 
-$one->quit;
-$two->quit;
-nothing_left($node, $cluster,
-	clients => qr/session/);
-done_testing();
+end_test($node, $cluster, clients => qr/session/);

@@ -4,9 +4,6 @@
 # other out, and wakes it, at each of the masters.  When a slot has moved a session is
 # still told by Redisson; Redisson itself subscribes there once it has learned of it.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Redisson;
 use LockRedis::Test;
@@ -20,8 +17,7 @@ my $one = $node->session;
 my @masters = $cluster->masters;
 
 $java->connect('a', $cluster);
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 3 FROM redis_lock_status WHERE state = 'up'});
+$cluster->wait_until_used($node);
 
 sub redisson_wakes_us
 {
@@ -67,7 +63,4 @@ $one->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 
 $java->shutdown('a');
 $java->stop;
-$one->quit;
-nothing_left($node, $cluster,
-	clients => qr/session/);
-done_testing();
+end_test($node, $cluster, clients => qr/session/);

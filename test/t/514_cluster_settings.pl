@@ -5,9 +5,6 @@
 # a watchdog that is started again; one Redis where a cluster was meant, and the other
 # way round.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 
@@ -28,14 +25,6 @@ $rule =~ s/ \+client\|setname//;
 $_->cmd('ACL', 'SETUSER', 'lockredis', 'on', '>few', split / /, "$rule $more")
   foreach $cluster->nodes;
 
-sub all_up
-{
-	$node->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up'})
-	  or die 'not all nodes are up';
-	return;
-}
-
 my $one = $node->session;
 my $two = $node->session;
 
@@ -43,7 +32,7 @@ my $two = $node->session;
 $one->query_is("SELECT redis_try_lock('m')", 't', 'held at one Redis');
 $node->set('lockredis.password_file' => $password,
 	'lockredis.url' => $cluster->url(user => 'lockredis'));
-all_up();
+$cluster->wait_until_used($node);
 $node->wait_for_loss('m');
 is($node->value("SELECT lost_reason FROM redis_locks WHERE key = 'm'"), 'moved', 'it is lost');
 $one->query('SELECT redis_unlock_all()');
@@ -79,13 +68,8 @@ unlike($node->log_text, qr/NOPERM/, 'no right is missing');
 $one->query("SELECT redis_lock('$_')") foreach @keys;
 $two->start("SELECT redis_lock('$keys[1]')");
 $node->wait_for_waiters($keys[1], 1);
-{
-	my $before = $node->watchdog_pid;
-
-	$node->value("SELECT pg_terminate_backend($before)");
-	poll_until('another watchdog', sub { ($node->watchdog_pid || $before) != $before });
-}
-all_up();
+$node->replace_watchdog;
+$cluster->wait_until_used($node);
 $one->query_is("SELECT redis_is_held('$_')", 't', 'held with another watchdog') foreach @keys;
 $one->query_is("SELECT redis_unlock('$keys[1]')", 't', 'given back');
 is($two->wait(60)->error, undef, 'who waited has it');
@@ -104,7 +88,6 @@ $node->set('lockredis.url' => 'redis-cluster://' . $single->address,
 	'lockredis.password_file' => '');
 poll_until('it to be told', sub { $node->value(q{
 	SELECT count(*) FROM redis_lock_status WHERE last_error LIKE '%no node of a Redis Cluster%'}) });
-pass('what is no cluster is told of');
 
 # And back
 $node->set('lockredis.url' => $single->url);
@@ -112,7 +95,4 @@ $node->wait_for_up;
 $one->query_is("SELECT redis_try_lock('back')", 't', 'one Redis again');
 $one->query_is("SELECT redis_unlock('back')", 't', 'given back');
 
-$one->quit;
-$two->quit;
-nothing_left($node, $single);
-done_testing();
+end_test($node, $single);

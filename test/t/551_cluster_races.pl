@@ -7,9 +7,6 @@
 # password.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Ca;
 use LockRedis::Debugger;
 use LockRedis::RedisCluster;
@@ -30,16 +27,8 @@ my $node = LockRedis::Node->create('main', redis => $cluster,
 		'lockredis.password_file' => $password,
 		'lockredis.tls_ca_file' => $ca->file });
 
-sub all_up
-{
-	$node->poll_query_until('postgres', q{
-		SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up' AND in_use})
-	  or die 'not all nodes are up';
-	return;
-}
-
 like($cluster->url, qr/^rediss-cluster:/, 'encrypted');
-all_up();
+$cluster->wait_until_used($node);
 
 my $one = $node->session;
 my $two = $node->session;
@@ -103,7 +92,7 @@ foreach my $master ($cluster->masters)
 	$old->start;
 	poll_until('it to be a replica', sub { !$old->is_master });
 	$cluster->wait_until_steady;
-	all_up();
+	$cluster->wait_until_used($node);
 }
 
 # Counted, and released, at the end of a transaction by a node that hangs
@@ -122,13 +111,10 @@ foreach my $master ($cluster->masters)
 		sub { !grep { $two->value("SELECT redis_latch_count('$_')") != 4 } @elsewhere });
 	is($node->count_locks("key IN ('$there', '$held')"), 2, 'the rest is left to be done');
 	$slow->thaw;
-	poll_until('nothing to be left', sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+	poll_until('nothing to be left', sub { $node->count_locks == 0 });
 	is($two->value("SELECT redis_latch_count('$there')"), 4, 'counted once');
 	$two->query_is("SELECT redis_is_locked('$held')", 'f', 'and released');
 	$cluster->cmd('DEL', $_) foreach @latches;
 }
 
-$one->quit;
-$two->quit;
-nothing_left($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);
-done_testing();
+end_test($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);

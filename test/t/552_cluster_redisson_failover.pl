@@ -5,13 +5,9 @@
 # Redisson gives it back; what we have is kept from Redisson.  Plain, fair, read-write locks
 # and several at once.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Redisson;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 
@@ -22,8 +18,7 @@ my $java = LockRedis::Redisson->new;
 my $us = $node->session;
 
 $java->connect('a', $cluster);
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 3 FROM redis_lock_status WHERE role = 'master' AND state = 'up'}) or die;
+$cluster->wait_until_used($node);
 
 # How Redisson calls it, and how we take it and give it back
 my %kinds = (
@@ -88,13 +83,10 @@ sub sql { my ($which, $kind, $key) = @_; return 'SELECT ' . $kinds{$kind}[$which
 		poll_until('Redisson to have it',
 			sub { $java->value('a.1', $kind . 'tryLock', $key{$kind}, 0, 600_000) eq 'true' });
 		$java->call('a.1', $kind . 'unlock', $key{$kind})->or_die;
-		pass("${kind}lock: had by Redisson");
 	}
 }
 is($node->lock_stat('losses'), 0, 'nothing was lost');
 
 $java->shutdown('a');
 $java->stop;
-$us->quit;
-nothing_left($node, $cluster, clients => qr/session/);
-done_testing();
+end_test($node, $cluster, clients => qr/session/);

@@ -10,12 +10,8 @@
 # Then a master gets a slot that had none, and gives it away again.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0, spare => 1,
 	config => { 'cluster-allow-replica-migration' => 'no' });
@@ -125,6 +121,4 @@ masters_shown(3);
 $patient->query_is("SELECT redis_is_held('$key{reentrant}')", 't', 'held when that has none any more');
 $patient->query_is("SELECT redis_unlock('$key{reentrant}')", 't', 'and given back');
 
-$_->quit foreach $one, $patient, values %waiter;
-nothing_left([ $near, $far ], $cluster, keys => qr/^redisson_lock_token:|permit|tickets/, clients => qr/session/);
-done_testing();
+end_test([ $near, $far ], $cluster, keys => qr/^redisson_lock_token:|permit|tickets/, clients => qr/session/);

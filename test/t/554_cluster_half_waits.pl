@@ -5,20 +5,15 @@
 # again, whether he has begun to wait before that or after it.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new(masters => 2, replicas => 0);
 my $node = LockRedis::Node->create('main', redis => $cluster);
 my ($from, $to) = $cluster->masters;
 my ($early, $late) = map { $node->session(settings => { 'lockredis.lease' => '10min' }) } 1 .. 2;
 
-$node->poll_query_until('postgres', q{
-	SELECT count(*) = 2 FROM redis_lock_status WHERE state = 'up' AND in_use}) or die;
+$cluster->wait_until_used($node);
 
 # Given back by a client that goes where it is sent to, with ASKING
 sub give_back_there
@@ -59,6 +54,4 @@ $early->query_is("SELECT redis_unlock('$before')", 't', 'given back');
 $late->query_is("SELECT redis_unlock('$after')", 't', 'given back');
 $cluster->end_move($slot);
 is(join(' ', $cluster->all_keys), '', 'nothing is left');
-$_->quit foreach $early, $late;
-nothing_left($node, $cluster, clients => qr/session/);
-done_testing();
+end_test($node, $cluster, clients => qr/session/);

@@ -11,13 +11,9 @@
 # data and without.
 # Proves G1, G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Netns 'enter';
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $net = LockRedis::Netns->new;
 my $cluster = LockRedis::RedisCluster->new(net => $net);
@@ -43,17 +39,6 @@ sub start_on_island
 	local $ENV{PATH} = "$dir:$ENV{PATH}";
 	$far->start;
 	$far->safe_psql('postgres', 'CREATE EXTENSION lockredis');
-	return;
-}
-
-sub all_up
-{
-	foreach my $server ($near, $far)
-	{
-		poll_until('all masters to be up', sub { $server->value(q{
-			SELECT count(*) = 3 FROM redis_lock_status
-			 WHERE role = 'master' AND state = 'up' AND in_use}) eq 't' });
-	}
 	return;
 }
 
@@ -94,7 +79,7 @@ sub wait_for_replicas
 }
 
 start_on_island();
-all_up();
+$cluster->wait_until_used($near, $far);
 my ($one, $asker) = map { $near->session } 1 .. 2;
 my ($two, $other) = map { $far->session } 1 .. 2;
 
@@ -147,7 +132,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$net->heal;
 	poll_until('it to be a replica', sub { !$cut->is_master });
 	$cluster->wait_until_steady;
-	all_up();
+	$cluster->wait_until_used($near, $far);
 	poll_until('those who were cut off to have an answer',
 		sub { !($result = $other->query("SELECT redis_try_lock('$fresh')"))->error });
 	is($result->value, 'f', 'mended: it is kept from those who were cut off');
@@ -179,7 +164,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$_->thaw foreach @frozen;
 	$cluster->wait_until_steady;
 	$cluster->be_patient(1);
-	all_up();
+	$cluster->wait_until_used($near, $far);
 	$one->query_is("SELECT redis_is_held('$_')", 't', 'back: held') foreach @keys;
 	$one->query_is("SELECT redis_extend('$_', NULL)", 't', 'and renewed') foreach @keys;
 	ok($two->is_running, 'who waited waits');
@@ -195,10 +180,8 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$one->query_is("SELECT redis_is_held('$_')", 'f', 'back without data: lost') foreach @keys[ 1, 2 ];
 	$one->query_fails("SELECT redis_assert_held('$keys[1]')", '55000', qr/lost/, 'and told');
 	$one->query('SELECT redis_unlock_all()');
-	all_up();
+	$cluster->wait_until_used($near, $far);
 	works('back');
 }
 
-$_->quit foreach $one, $asker, $two, $other;
-nothing_left([ $near, $far ], $cluster, clients => qr/session/);
-done_testing();
+end_test([ $near, $far ], $cluster, clients => qr/session/);

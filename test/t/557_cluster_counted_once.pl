@@ -5,10 +5,6 @@
 # sent on and counts; the second arrives when that was answered, and does not count again.
 # Proves G43.
 
-use strict;
-use warnings FATAL => 'all';
-
-use LockRedis::Proxy;
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 
@@ -37,9 +33,7 @@ foreach (
 {
 	my ($kind, $before, $after, $function) = @$_;
 
-	poll_until('both nodes to be up', sub { $node->value(q{
-		SELECT count(*) FROM redis_lock_status
-		 WHERE role = 'master' AND state = 'up' AND in_use}) == 2 });
+	$cluster->wait_until_used($node);
 
 	my $key = $cluster->key_on($old, $kind);
 	my $slot = $cluster->slot($key);
@@ -59,11 +53,10 @@ foreach (
 
 	$cluster->move_slot($slot, $new);
 	$new_proxy->wait_for_rule($second);
-	pass("$kind: both nodes are asked");
 
 	$old_proxy->let_go;
 	poll_until('it to be counted',
-		sub { $node->value("SELECT count(*) FROM redis_locks WHERE key = '$key'") == 0 });
+		sub { $node->count_locks("key = '$key'") == 0 });
 	is($cluster->cmd('GET', $key), $after, "$kind: counted by the first request");
 
 	# What waits for the next request, as the end of a ticket does, is sent before a connection

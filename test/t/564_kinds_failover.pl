@@ -5,13 +5,9 @@
 # waits for a condition is told there; what was to be counted counts once.
 # Proves G37.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
-use LockRedis::Wait qw(limit);
 
 my $ha = LockRedis::Sentinels->new;
 # Who waits does so for as long as a failover may take.
@@ -35,10 +31,7 @@ $two->query_is("SELECT redis_latch_count_down('l')", '1', 'one of two');
 $two->query("BEGIN; SELECT redis_semaphore_xact_release('s', 2)");
 
 replicated($ha);
-my $former = $ha->master;
-$former->kill9;
-my $master = $ha->wait_for_master_but($former);
-wait_until_used($node, $master);
+my $master = replace_master($node, $ha);
 $node->wait_until_asked($one);
 
 $one->query_is("SELECT redis_is_held('p', 'permit')", 't', 'the permit is had');
@@ -61,5 +54,5 @@ $for_condition->query_is("SELECT redis_is_held('c'), redis_unlock('c')", 't|t', 
 is($two->wait($soon)->error, undef, 'and so does who has told him');
 
 $_->quit foreach $one, $two, $for_permit, $for_semaphore, $for_latch, $for_condition;
-poll_until('no row', sub { $node->count_rows('redis_locks') == 0 });
+poll_until('no row', sub { $node->count_locks == 0 });
 done_testing();
