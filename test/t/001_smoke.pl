@@ -3,9 +3,6 @@
 # The shortest way through everything: two sessions, one key, one Redis.
 # Proves G1, G21, G23.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis('main');

@@ -5,9 +5,6 @@
 # the wire, counted in client commands.
 # Proves G1, G2, G31.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::TwoServers;
 
@@ -289,6 +286,4 @@ of_redis 'no commands that show the owners' => sub {
 	$away->query_is("SELECT redis_unlock('shared')", 't', 'given back there');
 }
 
-$_->quit foreach $one, $two, $away;
-nothing_left([ $node, $other_node ], $redis);
-done_testing();
+end_test([ $node, $other_node ], $redis);

@@ -4,9 +4,6 @@
 # ones, and a thousand of them renewed in few commands.
 # Proves G2, G3.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Leases;
 
@@ -395,6 +392,4 @@ of_redis 'no requests that could be looked at' => sub {
 	$many->quit;
 }
 
-$_->quit foreach $one, $two, $viewer;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -8,9 +8,6 @@
 #
 # Proves G21, G31.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Waiting;
 
@@ -259,6 +256,4 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 	give_back($s[0], 'stopped');
 }
 
-$_->quit foreach @s, $viewer;
-nothing_left([ $node, $far ], $redis);
-done_testing();
+end_test([ $node, $far ], $redis);

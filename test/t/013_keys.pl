@@ -4,9 +4,6 @@
 # front: which name is in Redis, and that all mean the same one by it.
 # Proves G23.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::TwoServers;
 
@@ -196,6 +193,4 @@ sub wait_for_listener
 	$app->quit;
 }
 
-$away->quit;
-nothing_left([ $node, $other_node ], $redis);
-done_testing();
+end_test([ $node, $other_node ], $redis);

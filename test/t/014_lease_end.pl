@@ -4,9 +4,6 @@
 # a watchdog; an extension that is not answered changes nothing.
 # Proves G6, G19, G21, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Leases;
 
@@ -161,6 +158,4 @@ start_servers('3s');
 	$three->quit;
 }
 
-$_->quit foreach $one, $two, $viewer;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

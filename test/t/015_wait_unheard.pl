@@ -9,9 +9,6 @@
 #
 # Proves G18, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Waiting;
 
@@ -312,6 +309,4 @@ start_servers();
 	$_->quit foreach $one, $two;
 }
 
-$_->quit foreach @s, $viewer;
-nothing_left([ $node, $far ], $redis);
-done_testing();
+end_test([ $node, $far ], $redis);

@@ -5,11 +5,7 @@
 # back.  Found by a renewal, by a request, taken by force, expired.
 # Proves G6, G7.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(6) * 1000;

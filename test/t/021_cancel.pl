@@ -6,12 +6,8 @@
 # of the watchdog, one that comes later never holds.
 # Proves G5.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 

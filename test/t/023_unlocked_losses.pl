@@ -6,11 +6,7 @@
 # that were taken inside.
 # Proves G6, G12.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',

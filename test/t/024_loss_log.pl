@@ -4,11 +4,7 @@
 # is; of very many it has some, and the number of the others.
 # Proves G6.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
@@ -165,6 +161,4 @@ is($node->times_logged(qr/app:(?:kept|warm|slow)/), 0, 'what was not lost is not
 		'all', 'and all are in the statistics');
 }
 
-$s->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

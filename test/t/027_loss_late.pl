@@ -7,11 +7,7 @@
 # has ended is no key that was deleted.
 # Proves G5, G6, G7.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(5) * 1000;

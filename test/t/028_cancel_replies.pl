@@ -6,12 +6,8 @@
 # no later holder is disturbed.
 # Proves G5, G18.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 

@@ -17,11 +17,7 @@
 #
 # Proves G18, G19.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my %timeouts = (
 	'lockredis.connect_timeout' => '2s',
@@ -114,13 +110,10 @@ $late_redis->stop;
 # There
 # ----------
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => \%timeouts);
 
-$node->wait_for_up;
 my $about = $redis->info('server');
 my $version =
   $about->{valkey_version} ? "Valkey $about->{valkey_version}" : $about->{redis_version};
@@ -461,6 +454,4 @@ $node->set(%timeouts, 'lockredis.url' => $redis->url);
 $node->wait_for_up;
 $proxy->stop;
 
-$_->quit foreach @sixteen, $holder, $many, $other, $short, $brief, $fresh;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

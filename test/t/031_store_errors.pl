@@ -13,9 +13,6 @@
 #
 # Proves G19, G33.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Told qw(nothing_leaked);
 use LockRedis::Topic::Refusals;
@@ -324,6 +321,4 @@ $too_many->quit;
 
 nothing_leaked($node, ['credential-\d'], [ $redis, $unsafe ]);
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

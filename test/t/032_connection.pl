@@ -11,9 +11,6 @@
 #
 # Proves G18, G27, G30.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IO::Socket::IP;
 use LockRedis::Test;
 use LockRedis::Topic::Budgets;
@@ -446,6 +443,4 @@ is(found_in(4), 'k', 'in its database');
 $one->query_is("SELECT redis_unlock('k')", 't', 'and unlock');
 $node->set(%default);
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -10,9 +10,6 @@
 #
 # Proves G19, G32.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Told qw(nothing_leaked);
 use LockRedis::Topic::Refusals;
@@ -291,6 +288,4 @@ $node->wait_for_up;
 
 nothing_leaked($node, [ map { quotemeta } $secret, $second, $wrong ], [ $redis, $safe ]);
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,9 +5,6 @@
 # error is one of this Redis, and those are shown too that only sessions are told.
 # Proves G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis('main');
@@ -145,6 +142,4 @@ $one->query_fails("SELECT redis_lock('mine:k')",
 
 $node->set('lockredis.url' => $redis->url);
 $node->wait_for_up;
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -8,9 +8,6 @@
 #
 # Proves G5, G18, G19.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 

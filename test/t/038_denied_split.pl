@@ -8,9 +8,6 @@
 #
 # Proves G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;

@@ -4,9 +4,6 @@
 # no memory to ask whether the node runs scripts at all: those under way are
 # answered all the same, and no later request gets their answers.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 

@@ -5,9 +5,6 @@
 # after a crash.
 # Proves G4, G8, G34.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IPC::Run;
 use LockRedis::Test;
 

@@ -8,9 +8,6 @@
 #
 # Proves G3.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $batch = 5000;                   # BATCH_MAX of renewals.c
@@ -66,6 +63,4 @@ my @first = grep { /^short/ } @order[ 0 .. $batch - 1 ];
 is(scalar @first, $few, 'those with the shorter leases in the first batch');
 
 $one->query_is('SELECT redis_unlock_all()', $many + $few, 'given back');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

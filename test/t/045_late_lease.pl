@@ -14,9 +14,6 @@
 #
 # Proves G5, G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 
@@ -70,6 +67,4 @@ denied(0);
 $redis->kill_clients('watchdog');
 poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'k') });
 pass('it is given back when that is allowed again');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,9 +5,6 @@
 # it comes back; the next outage begins anew.  An error during an outage does not recommend
 # another mode.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IO::Socket::INET;
 use LockRedis::Ca;
 use LockRedis::Test;
@@ -133,6 +130,4 @@ end_process($closer);
 $redis->start;
 $node->wait_for_up;
 
-$session->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -11,9 +11,6 @@
 #
 # Proves G11.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = lock_store;
@@ -460,6 +457,4 @@ $_->quit foreach $eager, @patient;
 is( $viewer->value('SELECT sum(deadlocks) FROM pg_stat_database'),
 	$node->lock_stat('deadlocks'), 'pg_stat_database counts them too');
 
-$viewer->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

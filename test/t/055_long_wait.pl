@@ -7,9 +7,6 @@
 # those of this server who have the key or are ahead in its queue.
 # Proves G11, G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(
@@ -250,6 +247,4 @@ while (defined(my $round = shift @rounds))
 	cmp_ok($looks, '>', 100, "they looked ($looks times)");
 }
 
-$_->quit foreach @s, $viewer;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

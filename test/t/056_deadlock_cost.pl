@@ -10,9 +10,6 @@
 #
 # Proves G11.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IPC::Run;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils ();
@@ -348,6 +345,4 @@ foreach my $how ('stops', 'leaves')
 	$_->quit foreach $writer, $share, $holder;
 }
 
-$viewer->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

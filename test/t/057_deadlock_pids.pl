@@ -12,9 +12,6 @@
 #
 # Proves G11.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 

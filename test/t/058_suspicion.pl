@@ -7,9 +7,6 @@
 #
 # No guarantee speaks of it: a deadlock would be found all the same, later.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 use POSIX ();

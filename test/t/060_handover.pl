@@ -6,12 +6,8 @@
 # fenced waiter takes its token, and those of the next ones, with one script call.
 # Proves G21, G22, G31.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Handover;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 

@@ -8,13 +8,9 @@
 # a verbose run.
 # Proves G22.
 
-use strict;
-use warnings FATAL => 'all';
-
 use List::Util qw(max min);
 use LockRedis::Redisson;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 

@@ -26,9 +26,6 @@
 #
 # Proves G21, G22.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(
@@ -113,6 +110,4 @@ sub is_passed_over
 until_valid('first', \&is_passed_over);
 cmp_ok($passed_over, '<', 4, 'one that does not run is passed over');
 
-$_->quit foreach $one, $two, $three;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,12 +5,8 @@
 # had given it: what the views show, its own guard, renewal, loss.
 # Proves G22.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Handover;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 

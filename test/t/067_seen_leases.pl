@@ -10,9 +10,6 @@
 #   A: wants the key: busy, as somebody else may have it still
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis, $proxy, $table) =

@@ -13,9 +13,6 @@
 #
 # Proves G6.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 

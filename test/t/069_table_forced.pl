@@ -3,9 +3,6 @@
 # What is taken away by force: 068_forced against the table.
 # Proves G6, G25.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 same_tests_in_table('068_forced');

@@ -5,12 +5,9 @@
 # them all at once, 434_tls_neighbours a counter.)
 # Proves G1, G21, G23.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test qw(:DEFAULT quoted);
-use LockRedis::Wait qw(limit now_ns);
+use LockRedis::Wait qw(now_ns);
 
 LockRedis::Redisson->need;
 

@@ -5,9 +5,6 @@
 # the real Redisson by the address from which it renews, and the id of a thread.
 # A step by which an operator finds a process, so no guarantee speaks of it.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Redisson;
 use LockRedis::Test;
@@ -142,6 +139,4 @@ end_wait();
 $redis->cmd('DEL', 't');
 
 $java->stop;
-$_->quit foreach $waiter, $holder, $viewer;
-nothing_left([ $here, $there ], $redis);
-done_testing();
+end_test([ $here, $there ], $redis);

@@ -10,12 +10,8 @@
 #
 # Proves G17, G22.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::HandoverRaces;
-use LockRedis::Wait qw(limit);
 
 # As in settings.c
 use constant MAX_HANDOFFS => 32;

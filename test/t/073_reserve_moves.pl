@@ -6,14 +6,10 @@
 # also where these differ.
 # Proves G17, G22, G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Failover;
-use LockRedis::Wait qw(limit);
 
 # The reserve that the first hand-over takes, in settings.c
 use constant MAX_HANDOFFS => 32;

@@ -6,11 +6,7 @@
 # Redis does it again: the session goes on reading, and others read with it.
 # Proves G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
 my $lease = limit(5);
@@ -39,6 +35,4 @@ $one->query_is("SELECT redis_is_held('k', 'read'), redis_is_held('k', 'write')",
 	'one reads on');
 $two->query_is("SELECT redis_try_read_lock('k'), redis_read_unlock('k')", 't|t', 'and two with it');
 run($one, "SELECT redis_read_unlock('k')");
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,9 +5,6 @@
 # has looked at its lock, and finds that it holds it that often.
 # Proves G2.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 

@@ -14,8 +14,6 @@
 #
 # Proves G31.
 
-use strict;
-use warnings FATAL => 'all';
 use File::Copy qw(copy);
 use JSON::PP;
 use LockRedis::Test;

@@ -9,9 +9,6 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 # Of each kind; as many as one release takes.
@@ -108,6 +105,4 @@ ok((grep { $_ > $n } @{ $sent->{calls} }),
 	"two kinds with one script share commands: @{$sent->{calls}}");
 $one->query('SELECT redis_unlock_all()');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -8,9 +8,6 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 
@@ -83,6 +80,4 @@ $_->query_is("SELECT redis_read_unlock('k')", 't', 'given back') foreach @reader
 kill 'CONT', $watchdog;
 poll_until('nothing left', sub { !$redis->all_keys });
 
-$_->quit foreach @readers, $one, $other;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

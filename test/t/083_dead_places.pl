@@ -5,11 +5,7 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main', settings => { 'lockredis.lease' => '300s', 'lockredis.wait_lease' => '300s' });
@@ -77,6 +73,4 @@ my @asked = grep { /"eval/i } $redis->session_commands(
 cmp_ok(scalar @asked, '<=', 8, 'in few questions: ' . @asked);
 $two->query_is("SELECT redis_unlock('live')", 't', 'given back');
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -7,9 +7,6 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(
@@ -100,6 +97,4 @@ is(scalar keys %{ $redis->hash('many') }, 301, 'all of ours have left');
 $redis->cmd('FLUSHALL');
 kill 'CONT', $watchdog;
 
-$_->quit foreach @sessions;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,9 +5,6 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 
@@ -37,6 +34,4 @@ cmp_ok($looks, '>=', $locks, 'all have been looked at');
 cmp_ok($looks, '<', 2 * $locks, 'once');
 $one->query_is('SELECT redis_unlock_all()', $locks, 'held all the time');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -5,9 +5,6 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
@@ -116,6 +113,4 @@ foreach my $round (1, 2)
 	$two->query_is('SELECT redis_unlock_all()', '1000', "round $round: given back");
 }
 
-$_->quit foreach $one, $two;
-nothing_left([ $few, $many ], $redis);
-done_testing();
+end_test([ $few, $many ], $redis);

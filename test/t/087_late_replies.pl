@@ -5,14 +5,10 @@
 #
 # For bars of speed, not for a guarantee.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::Bin/../bench";
 
 use Bench::Meter;
-use LockRedis::Proxy;
 use LockRedis::Test qw(:DEFAULT run);
 
 my $requests = 40;
@@ -46,6 +42,4 @@ poll_until('replies to be waited for in recv()', sub { ($waits = waits()) < $req
 cmp_ok($waits, '<', $requests / 2, "$waits other waits in $requests requests");
 
 $proxy->latency(0);
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -6,9 +6,6 @@
 #
 # Proves G6.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
 
@@ -71,6 +68,4 @@ foreach my $what (sort keys %others)
 }
 
 $redis->cmd('FLUSHALL');
-$_->quit foreach $one, $force;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

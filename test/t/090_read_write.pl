@@ -5,8 +5,6 @@
 # the ends of sessions and transactions.
 # Proves G1.
 
-use strict;
-use warnings FATAL => 'all';
 use LockRedis::Test;
 
 my $redis = lock_store;
@@ -252,6 +250,4 @@ is($redis->cmd('EXISTS', 'm', 'n'), 0, 'the end of a session');
 $two->query("SELECT redis_write_lock('n'), redis_read_lock('n'); DISCARD ALL");
 is($redis->cmd('EXISTS', 'n'), 0, 'DISCARD ALL');
 
-$_->quit foreach $two, $three, $four;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -7,9 +7,6 @@
 #   as that would be verified by the same settings and files.
 # - Replies that are larger than a record, or come a byte at a time.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Ca;
 use LockRedis::TlsRelay;
@@ -156,6 +153,4 @@ foreach my $version ('1.2', '1.3')
 	$relay->stop;
 }
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

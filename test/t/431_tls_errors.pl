@@ -5,9 +5,6 @@
 #
 # Proves G32, G40.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Ca;
 use LockRedis::FakeNode;
@@ -303,6 +300,4 @@ works('the right one', ours => { 'lockredis.url' => $redis->tls_url });
 
 nothing_leaked($node, [ $secret, $words, 'BEGIN ', 'PRIVATE KEY' ], [$redis]);
 $node->wait_for_up;
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -12,9 +12,6 @@
 #
 # Proves G5, G30, G40.
 
-use strict;
-use warnings FATAL => 'all';
-
 use FindBin;
 use lib "$FindBin::RealBin/../fuzz";
 use LockRedis::Test;
@@ -206,6 +203,4 @@ cmp_ok($kb_after, '<', $kb + 300, "memory: $kb kB before, $kb_after kB after")
 is($sockets_after, $sockets, 'sockets');
 
 $holder->query_is("SELECT redis_unlock('held')", 't');
-$_->quit foreach $holder, $one;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

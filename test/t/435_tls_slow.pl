@@ -6,9 +6,6 @@
 #
 # Proves G40.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT fault_library);
 use LockRedis::Ca;
 use LockRedis::TlsRelay;
@@ -49,6 +46,4 @@ poll_until('all to be gone from Redis', sub { !$redis->all_keys });
 is($node->lock_stat('connects'), $connects, 'over the same connections');
 is($node->lock_stat('errors'), $errors, 'without an error');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -8,9 +8,6 @@
 #
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Failover;

@@ -5,9 +5,6 @@
 # neither from the loss of the master nor while the watchdog is stopped.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FalseSentinel;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;

@@ -6,12 +6,8 @@
 # a latch that is awaited leaves nothing; Redis that refuses.
 # Proves G43.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 
@@ -21,12 +17,12 @@ my $far = LockRedis::Node->create('far', redis => $redis)->session;
 sub no_rows
 {
 	return poll_until('no row of the lock table',
-		sub { $node->value('SELECT count(*) FROM redis_locks') == 0 });
+		sub { $node->count_locks == 0 });
 }
 
 sub orphans
 {
-	return $node->value('SELECT count(*) FROM redis_locks WHERE pid IS NULL');
+	return $node->count_locks('pid IS NULL');
 }
 
 # The script of that kind and verb is called with the key as its first.
@@ -220,7 +216,7 @@ foreach (@counts)
 	$proxy->mode('refuse');
 	$proxy->reset_all;
 	$one->query_is('ROLLBACK', '', 'away: the ROLLBACK says nothing');
-	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'and leaves nothing');
+	is($node->count_locks, 0, 'and leaves nothing');
 	$proxy->mode('pass');
 	$node->wait_for_up;
 	is($redis->cmd('GET', 'l1'), 8, 'nor counts');
@@ -238,7 +234,7 @@ foreach (@counts)
 	rule_acted();
 	$one->cancel;
 	$one->wait($soon)->fails('57014', qr/user request/, 'cancelled');
-	is($node->value('SELECT count(*) FROM redis_locks'), 0, 'nothing to give back');
+	is($node->count_locks, 0, 'nothing to give back');
 	$proxy->let_go;
 
 	# The message is lost: it looks again.

@@ -6,13 +6,9 @@
 # an earlier statement of the transaction took stays.
 # Proves G24, G43, G45.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IPC::Run;
 use LockRedis::Debugger;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use PostgreSQL::Test::Utils;
 
 LockRedis::Debugger->need;
@@ -72,7 +68,7 @@ sub is_free
 	my ($n, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	poll_until("$name: nothing to be given back", sub { $node->count_rows('redis_locks') == 0 });
+	poll_until("$name: nothing to be given back", sub { $node->count_locks == 0 });
 	$two->query_is("SELECT redis_semaphore_available('s')", $n, $name);
 	$two->query("SELECT redis_semaphore_drain('s'), redis_semaphore_release('s', 5)");
 	return;
@@ -112,7 +108,7 @@ foreach my $sql ($insert, $select)
 }
 $one->query_fails("WITH i AS (INSERT INTO taken VALUES (1) RETURNING i) SELECT redis_token_lock('t', '1h') FROM i",
 	'23505', qr/duplicate key/, 'a token lock');
-poll_until('it to be given back', sub { $node->count_rows('redis_locks') == 0 });
+poll_until('it to be given back', sub { $node->count_locks == 0 });
 $one->query_is("SELECT redis_token_lock('t', '1h', 'x'), redis_token_unlock('t', 'x')", 'x|t', 'is given back');
 
 $one->query("BEGIN; $insert");
@@ -181,7 +177,7 @@ $one->query_is("SELECT redis_token_lock('t', '1h', 'y'), redis_token_unlock('t',
 	$session->cancel;
 	$stop->let_go;
 	$session->wait(limit(60))->fails('57014', qr/./, 'a job: cancelled');
-	poll_until('a job: its lock to be given back', sub { $node->count_rows('redis_locks') == 0 });
+	poll_until('a job: its lock to be given back', sub { $node->count_locks == 0 });
 	$two->query_is("SELECT redis_is_locked('job')", 'f', 'a job: given back');
 	$session->quit;
 }

@@ -11,12 +11,8 @@
 # are several, a cancel that comes with the first warning is not raised before the last one.
 # Proves G6.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Debugger->need;
 

@@ -6,12 +6,8 @@
 # and nobody asks the nodes of a cluster that is not the one of the settings, nor starts
 # with settings that do not fit each other.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0, spare => 1, password => 'secret',
 	config => { 'cluster-require-full-coverage' => 'no' });

@@ -6,12 +6,8 @@
 # server log says who is refused, calls fail, and a reload decides.
 # Proves G46.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $ours = LockRedis::RedisCluster->new(masters => 2, replicas => 0, spare => 1);
 my $theirs = LockRedis::RedisCluster->new(masters => 1, replicas => 0);

@@ -5,9 +5,6 @@
 # that has a slot twice is none.  And a number of a claim that rose by mistake, once, does
 # not keep a slot at a node that is gone: what most masters say of that counts.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::FakeNode;
 use LockRedis::Test;
 

@@ -3,9 +3,6 @@
 # The replicas of a Redis Cluster in redis_lock_status: a row for each, whose number stays,
 # up while the cluster does not say that it has failed, and no master that is missing.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 

@@ -5,9 +5,6 @@
 # changes another setting, too; a server starts while most nodes that the settings name are
 # silent; and what another watchdog says of replicas of which nobody tells any more.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IO::Socket::INET;
 use LockRedis::RedisCluster;
 use LockRedis::Test;

@@ -5,12 +5,8 @@
 # subtransaction took and lost does not concern the commit, and what was taken before it does.
 # A condition is no lock, so no guarantee speaks of it.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Condition;
-use LockRedis::Wait qw(limit);
 
 $redis = LockRedis::Redis->new;
 $near = LockRedis::Node->create('near', redis => $redis);
@@ -80,6 +76,4 @@ $two->take_away('e');
 $one->query_is("SELECT redis_unlock('e')", 'f', 'lost, and unlocked in the subtransaction');
 $one->query_is('ROLLBACK TO s; COMMIT; SELECT array_agg(a) FROM t', '{2}', 'nothing is left of what was written under it');
 
-$_->quit foreach $one, $two;
-nothing_left($near, $redis);
-done_testing();
+end_test($near, $redis);

@@ -16,9 +16,6 @@
 #
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT owner_in);
 
@@ -100,6 +97,4 @@ is($result->error, undef, 'gone: no error');
 is($result->value, 't', 'gone: the table has it');
 back_to_redis('gone');
 
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

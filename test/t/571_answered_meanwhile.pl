@@ -17,9 +17,6 @@
 #
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT owner_in);
 

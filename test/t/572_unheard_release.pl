@@ -14,9 +14,6 @@
 #
 # Proves G26.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback('main',

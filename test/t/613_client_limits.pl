@@ -8,16 +8,12 @@
 #   waits on.
 # Proves G4.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;
 use LockRedis::Redisson;
 use LockRedis::Test;
 use LockRedis::TokenClient;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 LockRedis::TokenClient->need;
@@ -98,7 +94,6 @@ $one->query_is("SELECT redis_unlock('k')", 't', 'its session still waits; the lo
 poll_until('the pooled session to have the lock', sub { $node->count_locks('granted') == 1 });
 poll_until('that to be idle', sub {
 	$node->value('SELECT l.renewed, a.state FROM redis_locks l JOIN pg_stat_activity a USING (pid)') eq 't|idle' });
-pass('it has it, idle, and renewed');
 $in .= "go on\n";
 says('left in the pool: 1', 'a reset query gives it back');
 
@@ -110,7 +105,6 @@ $one->query_is("SELECT redis_unlock('k')", 't', 'its session still waits; the lo
 poll_until('the lock to be given back', sub { $node->count_locks == 0 && !$redis->cmd('EXISTS', 'k') });
 poll_until('the session to have ended', sub {
 	$node->value("SELECT count(*) FROM pg_stat_activity WHERE query ~ 'redis_lock\\(' AND pid NOT IN (pg_backend_pid(), @{[ $one->pid ]})") == 0 });
-pass('the session has ended');
 $in .= "go on\n";
 says('ended', 'so has the pool');
 $node_js->finish;
@@ -135,6 +129,4 @@ closed: true
 END
 is($node->count_locks('waiting_since IS NOT NULL'), 1, 'the session of the closed connection waits');
 $one->query_is("SELECT redis_unlock('k')", 't', 'given back');
-$one->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -4,9 +4,6 @@
 # are said there, a Prometheus scrapes it and has no fault to find with the rules, and each
 # query of the dashboard has an answer.  621_alerts and 622_alerts_nodes have the incidents.
 
-use strict;
-use warnings FATAL => 'all';
-
 use IPC::Run;
 use JSON::PP qw(decode_json);
 use LockRedis::Exporter;
@@ -143,6 +140,4 @@ LockRedis::Exporter::stop_web($program);
 $exporter->stop;
 $one->quit;
 $two->wait;
-$two->quit;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -4,9 +4,6 @@
 # docs/runbook.md, and its test; each line that lockredis writes into the server log by
 # itself has its example in docs/messages.md; and statements of the runbook, and of docs/find-the-holder.md, run.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use LockRedis::Alerts;
@@ -85,7 +82,4 @@ foreach my $sql (
 {
 	is($session->query($sql)->error, undef, $sql =~ s/\s+/ /gr);
 }
-$session->quit;
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);
