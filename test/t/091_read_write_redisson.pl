@@ -5,12 +5,8 @@
 # killed, or whose renewal shortens what ours have.
 # Proves G1, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 

@@ -6,11 +6,7 @@
 # pair costs; modes without them.
 # Proves G1, G5, G18.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
@@ -145,6 +141,4 @@ foreach my $kind ('read', 'write')
 	is(scalar @commands, 2, "$kind: none for what it has already");
 }
 
-$_->quit foreach $two, $writer;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

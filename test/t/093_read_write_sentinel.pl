@@ -4,9 +4,6 @@
 # kept, those that it has not are lost and told, and who waits goes on waiting.
 # Proves G38.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Topic::Failover;
@@ -51,6 +48,4 @@ $writer->query_is("SELECT redis_is_held('written', 'write'), redis_write_unlock(
 	. "redis_is_held('written', 'read'), redis_read_unlock('written')", 't|t|t|t',
 	'a writer that reads');
 
-$_->quit foreach @sessions;
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

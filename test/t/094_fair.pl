@@ -5,12 +5,8 @@
 # the same key, which nothing is passed on between while somebody is in the queue.
 # Proves G1, G5, G41.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 my @sessions = map { (patient_session($near), patient_session($far)) } 1 .. 4;

@@ -5,13 +5,9 @@
 # sides that are given up; plain locks of Redisson.
 # Proves G1, G21.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Redisson;
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Redisson->need;
 start_servers('lockredis.max_handoffs' => 32);

@@ -5,12 +5,8 @@
 # knows that it is dead for as long as it has a score.
 # Proves G41.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
-use LockRedis::Wait qw(limit);
 
 # What Redisson's client waits for at most, if it says nothing else (ms)
 my $patience = 300_000;
@@ -198,6 +194,4 @@ my $holder = patient_session($near);
 	$session->quit;
 }
 
-$holder->quit;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

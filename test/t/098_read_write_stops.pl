@@ -7,12 +7,8 @@
 # over in a request that takes long gives up by itself what that has announced.
 # Proves G1, G5.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Debugger;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 LockRedis::Debugger->need;
 
@@ -152,6 +148,4 @@ unlock_elsewhere('slow');
 had($second, "redis_write_unlock('slow')", 'the second has the lock');
 had($first, "redis_write_unlock('slow')", 'and then the first');
 
-$_->quit foreach $stopped, $next, $other, $first, $second;
-nothing_left([ $near, $far, $slow ], $redis);
-done_testing();
+end_test([ $near, $far, $slow ], $redis);

@@ -5,9 +5,6 @@
 # memory.
 # Proves G1.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis('main');
@@ -42,6 +39,4 @@ $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 $two->query_is("SELECT redis_try_read_lock('b')", 't', 'others may, too');
 $_->query("SELECT redis_read_unlock('b')") foreach $one, $two;
 
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -7,16 +7,12 @@
 # and Active Record make of each code.
 # Proves G19.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;
 use LockRedis::Redisson;
 use LockRedis::Test;
 use LockRedis::TokenClient;
-use LockRedis::Wait qw(limit poll_until);
 use PostgreSQL::Test::Utils qw(slurp_file);
 
 LockRedis::Redisson->need;
