@@ -8,8 +8,12 @@
 # Redis that does not answer.
 # Proves G1, G18.
 
+use strict;
+use warnings FATAL => 'all';
+
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
+use LockRedis::Wait qw(limit);
 
 start_servers('lockredis.max_handoffs' => 32);
 my ($one, $two, $three, $four, $five) = map { patient_session($near) } 1 .. 5;
@@ -195,7 +199,7 @@ in_order('between', 'an answer from before', $two, $x, $four);
 # is before C and E, who have none either and are stopped, and before D, who comes just then.
 #
 #	A has it	B, C, E wait, without a place
-#	A releases: its lease is another one by now, so B is not handed it
+#	A releases: max_handoffs is 0 by now, so B is not handed it
 #				B asks, and has a place; C and E do not run, for a second each
 #				D comes: in line behind E
 #	the release runs: B has it, then D, then C, then E
@@ -204,7 +208,7 @@ $one->query("SELECT redis_fair_lock('line')");
 $owner = $redis->owner_of('line');
 wait_here($_, 'line') foreach $two, $three, $five;
 freeze_asleep($_) foreach $three, $five;
-$one->query("SELECT redis_extend('line', '30s')");
+$near->set('lockredis.max_handoffs' => 0);
 $proxy->rule(match => $owner, action => 'hold');
 $one->start("SELECT redis_unlock('line')");
 poll_until('the release to be held', sub { $proxy->stats->{held} > 0 });
@@ -218,7 +222,44 @@ foreach my $stopped ($three, $five)
 	$stopped->thaw;
 	in_order('line', 'line', $stopped);
 }
-$near->set('lockredis.command_timeout' => '3s');
+
+#
+# Redis takes its time for the first of the line: the next one waits for that.
+#
+#	A has it	B, C wait, without a place
+#	A releases; the release is held, as is what B asks; C waits, for more than a second
+#	both go on: B has it, then C
+#
+$near->set('lockredis.max_handoffs' => 32);
+$one->query("SELECT redis_fair_lock('slow')");
+wait_here($_, 'slow') foreach $two, $three;
+$near->set('lockredis.max_handoffs' => 0);
+$proxy->rule(match => 'slow', action => 'hold', times => 0);
+$one->start("SELECT redis_unlock('slow')");
+poll_until('release and question to be held', sub { $proxy->stats->{held} == 2 });
+pause(3);
+is($proxy->stats->{held}, 2, 'the next one does not ask meanwhile');
+$proxy->let_go;
+is($one->wait($soon)->value, 't', 'released');
+in_order('slow', 'slow', $two, $three);
+$near->set('lockredis.command_timeout' => '3s', 'lockredis.max_handoffs' => 32);
+
+#
+# A has it for longer, or keeps it after its release, so it cannot be passed on any more: B, who
+# has no place, takes one at once, before X who comes elsewhere.
+#
+foreach my $how ("SELECT redis_extend('longer', '30min')",
+	"CALL redis_with_lock('longer', 'SELECT 1', hold_at_least => '10min')")
+{
+	$one->query("SELECT redis_fair_lock('longer')");
+	wait_here($two, 'longer');
+	$one->query($how);
+	poll_until('its place', sub { queue('longer') == 1 });
+	wait_fairly($x, 'longer');
+	$near->value("SELECT redis_force_unlock('longer')");
+	in_order('longer', $how, $two, $x);
+	$one->query('SELECT redis_unlock_all()');
+}
 
 #
 # B has no place and is stopped when the lock is not passed on: C goes ahead after a second.
@@ -238,7 +279,7 @@ in_order('counted', 'counted', $two);
 $one->query("SELECT redis_fair_lock('silent')");
 wait_here($_, 'silent') foreach $two, $three, $four;
 freeze_asleep($_) foreach $three, $four;
-$one->query("SELECT redis_extend('silent', '30min')");
+$near->set('lockredis.max_handoffs' => 0);
 $proxy->rule(match => 'silent', action => 'hold', times => 0);
 $one->start("SELECT redis_unlock('silent')");
 $two->wait($soon)->fails('58030', qr/did not answer/, 'the first');
@@ -250,6 +291,7 @@ foreach my $behind ($three, $four)
 	$behind->wait($soon)->fails('58030', qr/could not reach.*first in the queue/s, 'and behind it');
 }
 poll_until('nothing to be left', sub { !$redis->cmd('EXISTS', 'silent') && !queue('silent') });
+$near->set('lockredis.max_handoffs' => 32);
 
 #
 # W is notified of a condition of the lock, which is not the lock: it is taken away from A, and
@@ -280,4 +322,6 @@ $two->thaw;
 in_order('try', 'a try', $two);
 $one->query('SELECT redis_unlock_all()');
 
-end_test([ $near, $far ], $redis);
+$_->quit foreach $one, $two, $three, $four, $five, $x;
+nothing_left([ $near, $far ], $redis);
+done_testing();
