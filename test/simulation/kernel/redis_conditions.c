@@ -17,9 +17,11 @@
 #include <string.h>
 
 #include "config.h"
+#include "kernel.h"
 #include "redis_conditions.h"
 #include "redis_marks.h"
 #include "redis_scripts.h"
+#include "server.h"
 
 #define MAX_CONDITIONS	(2 * SIM_MAX_KEYS)
 
@@ -64,17 +66,26 @@ cancel(void *arg, int64_t pid)
 	(void) sim_kill((int) pid, SIGINT);
 }
 
+static void
+crash(void *arg, int64_t pid)
+{
+	(void) arg;
+	memory_of(server_of_pid((int) pid));
+	server_crash(server_watchdog());
+}
+
 /*
  * strike --- who is told does not come to it, now and then
  *
- * What was told must not get lost by that; a cancel at any time would hardly ever meet
- * him between being told and having the lock.
+ * What was told must not get lost by that; a cancel or a crash at any time would hardly ever
+ * meet him between being told and having the lock.
  */
 static void
 strike(const Mark *told)
 {
 	if (told != NULL && !sim_config.calm && sim_chance(300))
-		sim_at(sim_now() + sim_draw((uint32_t) SIM_PICK(500, 5 * SIM_MS)), cancel, NULL, told->pid);
+		sim_at(sim_now() + sim_draw((uint32_t) SIM_PICK(500, 5 * SIM_MS)),
+			   sim_config.nservers > 1 && sim_chance(200) ? crash : cancel, NULL, told->pid);
 }
 
 /* Nobody who came before him waits on. */

@@ -29,6 +29,7 @@
 #include "redis_counts.h"
 #include "redis_marks.h"
 #include "redis_scripts.h"
+#include "server.h"
 
 #define MAX_BOOK		2048
 #define MAX_LOOSE		512
@@ -45,6 +46,7 @@ typedef struct Booked
 {
 	char		ticket[REDIS_OWNER];
 	bool		noted;			/* the workload has said something of it */
+	int			server;
 	TicketState state;
 	int64_t		amount;
 	int			counted;		/* so often; an acquire that was undone is not */
@@ -56,8 +58,8 @@ static int	nbooked;
 /* Is what was counted still what was asked for? */
 static bool judged;
 
-/* What was sent before is of a server that is not there any more. */
-static int64_t ended_at;
+/* What each server sent before is of a life of it that is over. */
+static int64_t ended_at[SIM_MAX_SERVERS];
 
 static char loose[MAX_LOOSE][ID_SIZE];
 static int	nloose;
@@ -179,7 +181,7 @@ counts_reset(void)
 	nbooked = nloose = 0;
 	judged = true;
 	memset(made, 0, sizeof(made));
-	ended_at = -1;
+	memset(ended_at, 0, sizeof(ended_at));
 	for (int i = 0; i < COUNTS_NAMES; i++)
 	{
 		most[i] = PERMITS_FIRST;
@@ -215,7 +217,7 @@ counts_moved(void)
  */
 
 static Booked *
-booked(const char *ticket)
+booked(const char *ticket, int server)
 {
 	for (int i = nbooked - 1; i >= 0; i--)
 		if (strcmp(book[i].ticket, ticket) == 0)
@@ -227,13 +229,14 @@ booked(const char *ticket)
 	}
 	memset(&book[nbooked], 0, sizeof(Booked));
 	snprintf(book[nbooked].ticket, REDIS_OWNER, "%s", ticket);
+	book[nbooked].server = server;
 	return &book[nbooked++];
 }
 
 void
 redis_note_ticket(const char *ticket, TicketState state, int64_t amount)
 {
-	Booked	   *b = booked(ticket);
+	Booked	   *b = booked(ticket, sim_server());
 
 	b->noted = true;
 	b->state = state;
@@ -248,7 +251,16 @@ redis_note_ticket(const char *ticket, TicketState state, int64_t amount)
 int
 redis_times_counted(const char *ticket)
 {
-	return booked(ticket)->counted;
+	return booked(ticket, sim_server())->counted;
+}
+
+/* Has this server taken that permit? */
+static bool
+is_of_server(int node, const char *id)
+{
+	const Mark *m = mark_find(node, id);
+
+	return m != NULL && server_of_pid(m->pid) == sim_server();
 }
 
 static void
@@ -258,29 +270,37 @@ mark_permits_old(int node)
 
 	had_list(node, &list);
 	for (int i = 0; i < list.n; i++)
-		if (list.had[i].kind == VIEW_PERMIT)
+		if (list.had[i].kind == VIEW_PERMIT && is_of_server(node, list.had[i].owner))
 			mark_made(node, list.had[i].owner)->is_old = true;
 }
 
 void
 redis_counts_server_ended(void)
 {
-	ended_at = sim_now();
+	ended_at[sim_server()] = sim_now();
 	for (int i = 0; i < nbooked; i++)
-		if (book[i].state == TICKET_OWED || book[i].state == TICKET_LATER ||
-			book[i].state == TICKET_ASKED)
+		if (book[i].server == sim_server() &&
+			(book[i].state == TICKET_OWED || book[i].state == TICKET_LATER ||
+			 book[i].state == TICKET_ASKED))
 			book[i].state = TICKET_PERHAPS;
 	for (int i = 0; i < REDIS_NODES && sim_config.counts; i++)
 		mark_permits_old(i);
 }
 
-static void
-note_counted(const char *ticket, int64_t amount)
+/* Of a life of its server that is over. */
+static bool
+is_of_former_life(const ScriptCall *call)
 {
-	Booked	   *b = booked(ticket);
+	return net_sent_at() <= ended_at[server_of_pid(call->pid)];
+}
+
+static void
+note_counted(const ScriptCall *call, const char *ticket, int64_t amount)
+{
+	Booked	   *b = booked(ticket, server_of_pid(call->pid));
 
 	b->counted++;
-	if (!b->noted && net_sent_at() <= ended_at)
+	if (!b->noted && is_of_former_life(call))
 		b->state = TICKET_PERHAPS;
 	if (!judged)
 		return;
@@ -295,9 +315,9 @@ note_counted(const char *ticket, int64_t amount)
 }
 
 static void
-note_undone(const char *ticket)
+note_undone(const ScriptCall *call, const char *ticket)
 {
-	Booked	   *b = booked(ticket);
+	Booked	   *b = booked(ticket, server_of_pid(call->pid));
 
 	b->counted--;
 	if (judged && b->state == TICKET_HAD)
@@ -450,7 +470,8 @@ permit_taken(const ScriptCall *call, const Had *had)
 	if (!script_does(call, "create"))
 		sim_fail("count", "redis %d: a permit of %s is taken by the script \"%s\"", call->node,
 				 had->key, call->name);
-	mark_made(call->node, had->owner)->is_old = net_sent_at() <= ended_at;
+	mark_made(call->node, had->owner)->is_old = is_of_former_life(call);
+	mark_made(call->node, had->owner)->pid = call->pid;
 }
 
 static bool
@@ -502,7 +523,7 @@ counts_after(const ScriptCall *call)
 		else if (had->kind == VIEW_PERMIT)
 			permit_taken(call, had);
 		else if (had->kind == VIEW_TICKET && before == NULL)
-			note_counted(had->owner, amount_of(call, had->owner));
+			note_counted(call, had->owner, amount_of(call, had->owner));
 	}
 	for (int i = 0; i < call->before->n; i++)
 	{
@@ -513,7 +534,7 @@ counts_after(const ScriptCall *call)
 		if (had->kind == VIEW_PERMIT)
 			permit_gone(call, had);
 		else if (had->kind == VIEW_TICKET && script_does(call, "release"))
-			note_undone(had->owner);
+			note_undone(call, had->owner);
 	}
 	for (int i = 0; i < nnumbers; i++)
 	{
@@ -616,7 +637,7 @@ find_unknown_permit(int node, bool (*knows) (const char *key, const char *id))
 		const Had  *had = &list.had[i];
 
 		if (had->kind == VIEW_PERMIT && !mark_is_old(node, had->owner) &&
-			had->ends_ms > redis_clock_ms(node) && !is_loose(had->owner) &&
+			is_of_server(node, had->owner) && had->ends_ms > redis_clock_ms(node) && !is_loose(had->owner) &&
 			node == redis_place_of(had->key) && !knows(had->key, had->owner))
 			return had->key;
 	}

@@ -27,7 +27,7 @@ typedef struct Mark
 								 * another place; unless it was renewed since */
 	bool		promised;		/* counts only with a replica */
 	bool		told;			/* that it is its turn, since it asked */
-	int			pid;			/* who waits for a condition */
+	int			pid;			/* who waits for a condition, or has taken a permit */
 	int64_t		stands_since;	/* a place in a queue; 0 = not known */
 	int64_t		sent_at;		/* when the create of a token was */
 	struct Mark *next;

@@ -157,15 +157,12 @@ draw_kinds(SimConfig *c)
 	}
 }
 
-/*
- * draw_servers --- how many servers use the same locks?  A table of locks is of one alone,
- * and what is counted has one book.
- */
+/* draw_servers --- how many servers use the same locks?  A table of locks is of one alone. */
 static void
 draw_servers(SimConfig *c)
 {
 	c->nservers = 1;
-	if (c->mode != 0 || c->shared || c->counts || c->conditions)
+	if (c->mode != 0 || c->shared)
 		return;
 	c->nservers = (int) SIM_PICK(1, 1, 2, 2, 3);
 	if (c->masters > 0 && !c->rolling && !c->tokens)

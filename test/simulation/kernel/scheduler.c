@@ -95,6 +95,10 @@ typedef struct Event
 static Process processes[SIM_MAX_PROCS];
 static int	current = -1;
 static int	ran_last = -1;
+
+/* The server of a process follows from its number. */
+#define FIRST_PID	102
+
 static int	next_pid;
 static int64_t now = START_TIME;
 static int64_t quiet_since;
@@ -124,7 +128,7 @@ scheduler_reset(void)
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		processes[i].state = ENDED;
 	current = ran_last = -1;
-	next_pid = 101;
+	next_pid = FIRST_PID;
 	now = START_TIME;
 	quiet_since = unstopped_since = 0;
 	steps = 0;
@@ -151,6 +155,12 @@ int
 sim_ran_last(void)
 {
 	return ran_last;
+}
+
+int
+server_of_pid(int pid)
+{
+	return (pid - FIRST_PID) % SIM_MAX_SERVERS;
 }
 
 int
@@ -590,7 +600,8 @@ begin(void *arg, int64_t slot)
 	if (p->stack == NULL)
 		p->stack = malloc(STACK_SIZE);
 	fiber_forget(p->stack, STACK_SIZE);
-	p->pid = next_pid++;
+	p->pid = next_pid + server_of(slot);
+	next_pid += SIM_MAX_SERVERS;
 	p->state = READY;
 	p->begun = false;
 	p->parked = false;

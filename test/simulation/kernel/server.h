@@ -24,6 +24,7 @@
 #define FIRST_SESSION	2
 
 extern int	server_of(int slot);
+extern int	server_of_pid(int pid);	/* it may have ended */
 extern int	server_watchdog(void);
 extern bool server_is_watchdog(int slot);
 
