@@ -86,6 +86,12 @@ typedef struct SimConfig
 
 	int64_t		session_delay;	/* a session begins within that time */
 
+	/* or what it is told; table/ */
+	bool		told;			/* its first session does what it is told */
+	int			told_fails[2];	/* the access to a row after so many fails, and then another one */
+	bool		told_blocked;	/* it fails as if somebody were in the way */
+	const void *told_between;	/* what somebody inserts before the worker does */
+
 	/* and how it goes */
 	int			left[SIM_MAX_PROCS];	/* statements still to come */
 	bool		calm;			/* no more cancels and faults */

@@ -145,6 +145,12 @@ sim_now(void)
 	return now;
 }
 
+void
+sim_pass(int64_t us)
+{
+	now += us;
+}
+
 int
 sim_slot(void)
 {

@@ -69,6 +69,9 @@ extern void sim_reached(const char *what);
 /* Microseconds; goes on by a little with each step, and else by sleeping. */
 extern int64_t sim_now(void);
 
+/* So much time passes at once. */
+extern void sim_pass(int64_t us);
+
 /* Others may run now.  Nothing but a trace uses "what". */
 extern void sim_yield(const char *what);
 

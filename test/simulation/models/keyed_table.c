@@ -26,6 +26,7 @@
 #include "../backend/relations.h"
 #include "../backend/strangers.h"
 #include "../backend/versions.h"
+#include "../table/simulated.h"
 
 /* Of a table that is open: where a search by the first column is. */
 static struct
@@ -67,6 +68,7 @@ static void
 before_access(void)
 {
 	sim_yield("row");
+	told_before_access();
 	if (!sim_config.calm && sim_chance(sim_config.table_errors))
 		fail();
 }
@@ -138,8 +140,8 @@ keyed_end(KeyedTable *table)
 /*
  * find --- the first of these from there on that a dirty snapshot sees
  *
- * Of several, such as one that somebody changes and what it is to be, an index has any
- * first.
+ * Of several, such as one that somebody changes and what it is to be, an index has any first:
+ * the older one, as a rule.
  */
 static Version *
 find(KeyedTable *table, const Cell *key, int nkeys, Version *after)
@@ -151,7 +153,8 @@ find(KeyedTable *table, const Cell *key, int nkeys, Version *after)
 	{
 		if (!version_has_key(v, key, nkeys) || version_dirty(v) == VERSION_UNSEEN)
 			continue;
-		if (first == NULL || (nkeys == table->nkeys && sim_draw(2) != 0))
+		if (first == NULL ||
+			(nkeys == table->nkeys && (sim_draw(2) != 0) == (v->serial > first->serial)))
 			first = v;
 		if (nkeys < table->nkeys)
 			break;
@@ -231,6 +234,7 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	before_access();
 	if (!sim_config.calm && sim_chance(sim_config.strangers))
 		stranger_inserts(relation_table(table->rel), cell);
+	told_before_insert(relation_table(table->rel));
 	v = version_add(relation_table(table->rel), cell, xact_assign_xid());
 	if (has_another(v))
 		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),

@@ -16,6 +16,7 @@
 #include "../../../src/watchdog/watchdog.h"
 
 #include "../kernel/server.h"
+#include "../table/simulated.h"
 
 extern void sim_backend_main(int slot);
 
@@ -27,5 +28,7 @@ sim_backend_main(int slot)
 		lockredis_watchdog_main(0);
 	if (slot == TABLE_WORKER)
 		lockredis_table_worker_main(0);
+	if (sim_config.told)
+		told_main(slot);
 	session_main(slot);
 }

@@ -365,6 +365,8 @@ __wrap_rows_execute(LockTables *tables, StoreOp *op)
 
 	spoil_results(op);
 	__real_rows_execute(tables, op);
+	if (sim_config.told)
+		return;
 	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
 	if (op->outcome == STORE_BUSY && op->holder[0] == '\0')
 		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);
