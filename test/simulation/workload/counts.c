@@ -20,6 +20,7 @@
 #include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/owed.h"
+#include "../../../src/locktable/watch.h"
 #include "../../../src/session/session_int.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_counts.h"
@@ -133,6 +134,22 @@ __wrap_lt_owed_done(LrIndex hold)
 	if (redis_times_counted(ticket) == 0)
 		redis_note_ticket(ticket, TICKET_NOT, 0);
 	__real_lt_owed_done(hold);
+}
+
+extern void __real_lt_not_counted(const DueItem *item);
+extern void __wrap_lt_not_counted(const DueItem *item);
+
+/* A request of the watchdog was surely not sent. */
+void
+__wrap_lt_not_counted(const DueItem *item)
+{
+	char		ticket[LR_OWNER_MAX];
+
+	__real_lt_not_counted(item);
+	lr_owner_text(item->owner, ticket);
+	if (lt_holds[item->hold].owner == item->owner && lt_holds[item->hold].counts_sent == 0 &&
+		redis_times_counted(ticket) > 0)
+		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }
 
 extern void __real_ask_forget(const StoreOp *op);

@@ -20,6 +20,7 @@
 #include "../../../src/locktable/wait.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
+#include "../../../src/store/redis/node_batch.h"
 
 #include "../kernel/names.h"
 #include "../kernel/redis_nodes.h"
@@ -106,6 +107,19 @@ __wrap_cluster_set_number(int slot, int64 number)
 	shards_note_number(slot, number);
 }
 
+extern void __real_confirm_want(NodeBatch *b, const StoreOp *op);
+extern void __wrap_confirm_want(NodeBatch *b, const StoreOp *op);
+
+/* A command has been put into the buffer of a connection. */
+void
+__wrap_confirm_want(NodeBatch *b, const StoreOp *op)
+{
+	if (op->asking && store_runs_once(op->kind) && op->not_after != NOT_AFTER_UNKNOWN)
+		sim_fail("clock guard", "a create of %s is sent on by ASK, and the clock of another node tells until when it can run",
+				 op->name);
+	__real_confirm_want(b, op);
+}
+
 /* ----------
  * Grants
  * ----------
@@ -148,6 +162,41 @@ is_held_elsewhere(const LrKey *key, StoreId store)
 	return store == STORE_TABLE && lr_has_fallback() &&
 		redis_is_held_elsewhere(key->name, server_time(silence_last_answer()),
 								server_time(key->here_from));
+}
+
+static bool forcing = false;
+
+extern void __real_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
+								  uint32 topology);
+extern void __wrap_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
+								  uint32 topology);
+
+void
+__wrap_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
+					  uint32 topology)
+{
+	forcing = true;
+	__real_lt_lose_forced(name, owner_text, where, topology);
+	forcing = false;
+}
+
+extern void __real_lt_forget_trace(LrHold *h, StoreId where);
+extern void __wrap_lt_forget_trace(LrHold *h, StoreId where);
+
+/* A lock that was taken away by force may still be at some of several masters. */
+void
+__wrap_lt_forget_trace(LrHold *h, StoreId where)
+{
+	const char *key = lt_keys[h->key].name;
+	char		text[LR_OWNER_MAX];
+
+	if (forcing)
+		lr_owner_text(h->owner, text);
+	for (int i = 0; i < sim_config.masters && forcing; i++)
+		if (redis_owned_there_until(i, key, text) > sim_now())
+			sim_fail("left behind", "%s was taken away by force, redis %d has it, and nobody knows",
+					 key, i);
+	__real_lt_forget_trace(h, where);
 }
 
 extern void __real_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
