@@ -524,7 +524,7 @@ define_server_settings(void)
 
 	DefineCustomIntVariable("lockredis.max_handoffs",
 							"How often in a row a lock passes between sessions of this server.",
-							"After that it is released, so that others get their turn; 0: at once. Of a fair lock, sessions that begin to wait join the queue in Redis then.",
+							"After that it is released, so that others get their turn; 0: at once. Sessions that begin to wait for a fair lock then join its queue in Redis.",
 							&lr_max_handoffs,
 							32, 0, 1000000,
 							PGC_SIGHUP,

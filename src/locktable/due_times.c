@@ -130,8 +130,8 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 		due = lr_earlier(due, hold->repair_at);
 
 	/*
-	 * The lease may be longer than the host has been up, and end sooner: due times below
-	 * 0 are forced.
+	 * If the host has been up for less than the lease, this can be before 0, and a negative
+	 * time would mark a forced look.
 	 */
 	return lr_later(due, 0);
 }

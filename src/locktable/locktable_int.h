@@ -176,7 +176,7 @@ typedef enum LrStanding
 	STANDING_NEW,				/* nothing yet */
 	STANDING_ANSWERED,			/* as far as is known it has a place */
 	STANDING_PLACELESS			/* it has none: a session here will pass the lock on */
-}			LrStanding;
+} LrStanding;
 
 /*
  * What a waiting session has in the store, or may have: an announcement, a place, or

@@ -43,7 +43,7 @@
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 
-/* So much later than it was to act, one in line does not run: the next one goes first. */
+/* One in line that has not acted for this long after it was to do so is skipped. */
 #define LINE_PATIENCE		LR_US_PER_S
 
 /* ----------
@@ -113,6 +113,9 @@ lt_find_place(const LrKey *key, uint64 owner)
  * ----------
  */
 
+/*
+ * lt_stand --- note what the store has answered a session, and count those without a place
+ */
 void
 lt_stand(LrKey *key, LrWait *w, LrStanding standing)
 {
@@ -258,8 +261,8 @@ lt_has_ordered_hold(const LrKey *key)
 /*
  * lt_nudge_placeless --- a lock of the key is gone, or serves others than before
  *
- * The lock that a session here has served all without a place, so the first of them speaks
- * for all.
+ * A lock of this server could be handed to each session that got no place, so it
+ * suffices to judge by the first of them.
  */
 void
 lt_nudge_placeless(LrKey *key, WakeList *wakes)

@@ -648,6 +648,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
+	/* Those behind it in line wait until it looks again, or has ended its request. */
 	if (w->line_at != LR_NEVER && w->line_at != 0)
 		w->line_at = w->looks_at;
 	w->trying = turn == TURN_TRY;
