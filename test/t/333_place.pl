@@ -4,7 +4,8 @@
 # between statements only, so it is told instead of being left where nobody
 # renews or listens:
 # - who waits for a foreign or for a local holder is told, soon, and starts again
-# - who takes locks in a long statement is told at the next one
+# - who takes locks in a long statement is told at the next one, or at its end if
+#   it has a lock
 # - nothing is taken or left behind at the old place
 # - a reload that changes something else disturbs nobody
 # Proves G27.
@@ -22,9 +23,11 @@ my $moved = qr/the lock store has been changed.*DETAIL:.*lockredis\.url.*HINT:  
 #   holder    has "local"
 #   one       awaits "foreign", which another client has, for ten minutes
 #   two       awaits "local"
-#   loop      takes and gives back in one statement that goes on
+#   loop      takes and releases in one statement that goes on, and stops
+#             without the lock while the gate is closed
+#   within    stops there with a lock
 #
-my ($holder, $one, $two, $loop) = map { $node->session } 1 .. 4;
+my ($holder, $one, $two, $loop, $within, $gate) = map { $node->session } 1 .. 6;
 $old->foreign_lock('foreign');
 $holder->query("SELECT redis_lock('local')");
 $one->start("SELECT redis_lock('foreign')");
@@ -35,6 +38,7 @@ DO $$ BEGIN
 		PERFORM redis_lock('loop');
 		PERFORM redis_unlock('loop');
 		INSERT INTO go_on VALUES ('loop');
+		PERFORM pg_advisory_xact_lock_shared(1);
 		COMMIT;
 	END LOOP;
 END $$
@@ -47,10 +51,25 @@ pause(2);
 ok($_->is_running, 'another setting: nobody is disturbed') foreach $one, $two, $loop;
 
 # The place.
+$gate->query('SELECT pg_advisory_lock(1)');
+$within->start(<<'SQL');
+DO $$ BEGIN
+	PERFORM redis_lock('within');
+	PERFORM pg_advisory_xact_lock_shared(1);
+	PERFORM redis_unlock('within');
+	INSERT INTO go_on VALUES ('within');
+	COMMIT;
+END $$
+SQL
+$node->wait_for_postgres_lock($_) foreach $loop, $within;
 $node->set('lockredis.url' => $new->url);
 $one->wait(15)->fails('58030', $moved, 'who waits for a foreign holder is told');
 $two->wait(15)->fails('58030', $moved, 'who waits for a local holder is told');
+$node->wait_for_loss('within');
+$gate->query('SELECT pg_advisory_unlock(1)');
 $loop->wait(15)->fails('58030', $moved, 'who takes locks in a long statement is told');
+$within->wait(15)
+  ->fails('55000', qr/the lock "within" was lost.*lockredis\.url/s, 'who has one cannot commit');
 $holder->query_fails("SELECT redis_assert_held('local')", '55000', qr/lost/,
 	'who had a lock has lost it');
 $holder->query_warns("SELECT redis_unlock('local')", 'f', '01000', qr/lost/,
