@@ -69,6 +69,7 @@ put("test/simulation/$_", PostgreSQL::Test::Utils::slurp_file("$top/test/simulat
 	foreach qw(mutate mutant_edit.py);
 chmod 0755, "$copy/test/simulation/mutate";
 put('src/a.c', $source);
+put('test/simulation/workload/meetings.c', qq({"half", NULL, "other", NULL, MEET_ANY},\n));
 put('src/README.md', "Rules\n\n* **Half** is not\n  most.\n");
 put('test/simulation/mutants/rules', "README.md\n\tHalf is not most => tie\n");
 
@@ -83,6 +84,9 @@ becomes('a statement comes after another', "after   alone\nadd     a();\n", 'ret
 is(said('check'), "0: 1 mutants have their places\n", 'all is well');
 is(said('list', "'t*'"), "0: tie\tmasters\ttwo holders\thalf is not most\n", 'list');
 
+with_mutant("meeting half - other\ndrop    alone\n");
+is(said('check'), "0: 1 mutants have their places\n", 'a meeting');
+
 with_mutant("drop    alone\nunseen  there is one server\n");
 is(said('list', "'t*'"), '0: ', 'what is not seen is in no list');
 is(said('list', 'tie'), "0: tie\tmasters\ttwo holders\thalf is not most\n", 'but by its name');
@@ -96,6 +100,7 @@ for (
 	[ 'is in no file', "in      b.c third\ndrop    2\n", qr/^1: tie: b\.c third: .*No such file/m ],
 	[ 'changes nothing', "replace alone\nby      alone\n", qr/^1: tie: changes nothing$/m ],
 	[ 'is all of a branch', "before  return 1\nadd     a();\n", qr/^1: tie: .* nothing can stand before it$/m ],
+	[ 'has no meeting', "meeting half - -\ndrop    alone\n", qr/^1: tie: there is no meeting half - -$/m ],
 	[ 'has no text', "replace alone\n", qr/^1: mutate: mutant  tie.*replace without by$/ms ],
 	[ 'is unknown', "swap    alone\n", qr/^1: mutate: mutant  tie.*"swap" means nothing here$/ms ])
 {

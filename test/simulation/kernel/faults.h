@@ -40,6 +40,7 @@ extern void fault_half_open(void);
 extern void fault_nonsense(void);
 extern void fault_other_cluster(void);
 extern void fault_silence(void);
+extern void fault_blink(void);
 extern void fault_redis_restarts(void);
 extern void fault_redis_promoted(void);
 extern void fault_replica_away(void);

@@ -114,6 +114,39 @@ fault_silence(void)
 	net_block_until(node, until);
 }
 
+#define BLINK	(150 * SIM_MS)
+
+static void
+silent_again(void *arg, int64_t node)
+{
+	if (!sim_config.calm)
+		net_block_until((int) node, sim_now() + 5 * SIM_S);
+}
+
+static void
+blink(void *arg, int64_t node)
+{
+	if (sim_config.calm)
+		return;
+	(void) redis_foreign_take((int) node, name_of(NAME_OF_KEY, draw_number()), ELSEWHERE, 2000, false);
+	sim_at(sim_now() + BLINK, silent_again, NULL, node);
+}
+
+/*
+ * fault_blink --- silence, in which Redis answers for a moment, and a client elsewhere takes a key;
+ * just before a process that a meeting stops goes on by itself
+ */
+void
+fault_blink(void)
+{
+	int			node = redis_present();
+	int64_t		until = sim_now() + SIM_PICK(7 * SIM_S, 3 * SIM_S, 300 * SIM_MS) - 2 * BLINK;
+
+	sim_trace("fault: redis %d is silent for %.3f ms, and soon again", node, ms_until(until));
+	net_block_until(node, until);
+	sim_at(until, blink, NULL, node);
+}
+
 /* ----------
  * A node
  * ----------

@@ -36,6 +36,8 @@ typedef struct Known
 	Range		until;
 } Known;
 
+const char *meeting_only = NULL;
+
 static Known known[MEETINGS_MAX];
 static int	nknown;
 static int	(*locks_held[SIM_MAX_PROCS]) (void);
@@ -74,6 +76,18 @@ range_of(const char *function)
 	return r;
 }
 
+static bool
+is_wanted(const Meeting *m)
+{
+	char		name[200];
+
+	if (meeting_only == NULL)
+		return true;
+	snprintf(name, sizeof(name), "%s %s %s", m->at, m->in != NULL ? m->in : "-",
+			 m->until != NULL ? m->until : "-");
+	return strcmp(name, meeting_only) == 0;
+}
+
 void
 meetings_load(const Meeting *table)
 {
@@ -81,6 +95,8 @@ meetings_load(const Meeting *table)
 		*(void **) &locks_held[i] = copy_symbol(i, "backend_locks_held");
 	for (const Meeting *m = table; m->at != NULL; m++)
 	{
+		if (!is_wanted(m))
+			continue;
 		if (nknown == MEETINGS_MAX)
 		{
 			fprintf(stderr, "simulate: too many meetings\n");
@@ -90,6 +106,11 @@ meetings_load(const Meeting *table)
 		known[nknown].at = range_of(m->at);
 		known[nknown].in = range_of(m->in);
 		known[nknown++].until = range_of(m->until);
+	}
+	if (nknown == 0)
+	{
+		fprintf(stderr, "simulate: there is no meeting \"%s\"\n", meeting_only);
+		exit(2);
 	}
 }
 
@@ -110,7 +131,7 @@ draw_known(void)
 	for (int i = 0; i < nknown; i++)
 		if ((known[i].of->where & where_now()) != 0)
 			can[n++] = &known[i];
-	return can[sim_draw(n)];
+	return n > 0 ? can[sim_draw(n)] : NULL;
 }
 
 void
@@ -128,9 +149,11 @@ meeting_draw(void)
 {
 	const Known *k;
 
-	if (!sim_chance(500))
+	if (meeting_only == NULL && !sim_chance(500))
 		return;
 	k = draw_known();
+	if (k == NULL)
+		return;
 	meeting.there = true;
 	meeting.at = k->at;
 	meeting.in = k->in;

@@ -48,6 +48,9 @@ typedef struct Meeting
 /* Of the workload; ends with one that has no name. */
 extern void meetings_load(const Meeting *table);
 
+/* The only one, in all schedules: AT IN UNTIL, with - for none; NULL: half have any. */
+extern const char *meeting_only;
+
 /* Draw that of a schedule, or none. */
 extern void meeting_draw(void);
 extern void meeting_reset(void);

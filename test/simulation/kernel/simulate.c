@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "kernel.h"
+#include "meeting.h"
 #include "schedule.h"
 #include "shrink.h"
 #include "states.h"
@@ -142,6 +143,7 @@ usage(void)
 {
 	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token|counts|condition|masters|cluster]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
+		  "                [--meeting 'AT IN UNTIL']\n"
 		  "                [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
 	exit(2);
@@ -160,6 +162,7 @@ main(int argc, char **argv)
 		{"no-shrink", no_argument, NULL, 'S'},
 		{"reached", no_argument, NULL, 'r'},
 		{"until", required_argument, NULL, 'u'},
+		{"meeting", required_argument, NULL, 'e'},
 		{"digests", no_argument, NULL, 'd'},
 		{"states", required_argument, NULL, 'f'},
 		{NULL, 0, NULL, 0}
@@ -217,6 +220,9 @@ main(int argc, char **argv)
 				break;
 			case 'u':
 				until = optarg;
+				break;
+			case 'e':
+				meeting_only = optarg;
 				break;
 			case 'd':
 				digests = true;

@@ -391,6 +391,17 @@ ledger_waited(void)
 	look();
 }
 
+extern void __real_lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves);
+extern void __wrap_lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves);
+
+/* An answer is applied: the guard judges all anew. */
+void
+__wrap_lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
+{
+	__real_lt_raise_deadline(hold, deadline, moves);
+	look();
+}
+
 static bool
 has_xid(void)
 {

@@ -27,6 +27,7 @@ const Meeting sim_meetings[] = {
 	{"lt_grant", NULL, "lt_lose_forced", NULL, MEET_ANY},
 	{"lt_accept", NULL, "lt_lose_forced", NULL, MEET_ANY},
 	{"lt_turn", NULL, "lt_pass_over_sleepers", NULL, MEET_ANY},
+	{"lt_note_clear", NULL, NULL, NULL, MEET_ANY},
 	{"lt_begin_release", NULL, "lt_renewed", NULL, MEET_ANY},
 	{"lt_renewed", NULL, "lt_begin_release", NULL, MEET_ANY},
 	{"lt_lose", NULL, "lt_begin_release", fault_key_deleted, MEET_ANY},
@@ -63,6 +64,7 @@ const Meeting sim_meetings[] = {
 	{"ask_run_many", "ask_held", "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_end_release", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
 	{"request_state", NULL, "silence_answered", fault_foreign_client, MEET_FALLBACK},
+	{"silence_hold_off", NULL, NULL, fault_blink, MEET_FALLBACK},
 
 	/* An answer, and the master that gave it */
 	{"lt_grant", NULL, "topology_change", fault_failover, MEET_SENTINELS},

@@ -130,6 +130,28 @@ check_handed(int s)
 				 key->name, s, (server_time(w->came_at) - since) / 1000.0);
 }
 
+extern void __real_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
+extern void __wrap_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
+
+/*
+ * Who waits elsewhere since the question counts as later than those that have come here
+ * meanwhile, if the time of the answer is taken.
+ */
+void
+__wrap_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced)
+{
+	const LrKey *key = lt_key_of(hold);
+	int64		before = key->clear_at;
+	int64		since;
+
+	__real_lt_note_clear(hold, asked_at, topology, unplaced);
+	since = redis_others_stand_since(key->name, lr_instance_uuid());
+	if (sim_config.nservers > 1 && key->clear_at != before &&
+		since > server_time(asked_at) && since < server_time(key->clear_at))
+		sim_fail("fair order", "who comes here within %.3f ms after one elsewhere counts as earlier for %s",
+				 (server_time(key->clear_at) - since) / 1000.0, key->name);
+}
+
 /*
  * The first question of a session: if no session here has the lock, nobody before it was
  * answered and has no place; unless that one has not run for so long.
