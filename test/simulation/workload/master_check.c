@@ -20,7 +20,7 @@
 #include "../../../src/locktable/wait.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
-#include "../../../src/store/redis/node_batch.h"
+#include "../../../src/store/redis/quorum.h"
 
 #include "../kernel/names.h"
 #include "../kernel/redis_nodes.h"
@@ -118,6 +118,43 @@ __wrap_confirm_want(NodeBatch *b, const StoreOp *op)
 		sim_fail("clock guard", "a create of %s is sent on by ASK, and the clock of another node tells until when it can run",
 				 op->name);
 	__real_confirm_want(b, op);
+}
+
+/* ----------
+ * Votes of several masters
+ * ----------
+ */
+
+/* Which server each row had when this process began to look at what it had heard. */
+static uint32 lives[LR_MAX_MASTERS];
+
+extern void __real_quorum_look(QuorumBatch *b);
+extern void __wrap_quorum_look(QuorumBatch *b);
+
+void
+__wrap_quorum_look(QuorumBatch *b)
+{
+	for (int i = 0; i < b->n; i++)
+		lives[i] = masters_life(i);
+	__real_quorum_look(b);
+}
+
+extern StoreOutcome __real_quorum_decide(StoreOp *op, const QuorumVote *votes, int n);
+extern StoreOutcome __wrap_quorum_decide(StoreOp *op, const QuorumVote *votes, int n);
+
+StoreOutcome
+__wrap_quorum_decide(StoreOp *op, const QuorumVote *votes, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const StoreOp *copy = votes[i].copy;
+
+		if (copy != NULL && op->name != NULL && copy->outcome == STORE_OK && copy->topology != 0 &&
+			copy->topology < lives[i])
+			sim_fail("two holders", "what a former server of row %d has said of %s is a vote",
+					 i, op->name);
+	}
+	return __real_quorum_decide(op, votes, n);
 }
 
 /* ----------
