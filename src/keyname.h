@@ -111,4 +111,23 @@ lr_topic_of_owners(LrTopic topic)
 	return topic == TOPIC_PLACE || topic == TOPIC_CONDITION;
 }
 
+/* A channel to listen to; zero-padded, without gaps, so that it is compared as a blob. */
+typedef struct TopicKey
+{
+	uint64		owner;			/* the owner, if each has a channel; else 0 */
+	LrTopic		topic;
+	int			len;
+	char		name[MAXALIGN(LR_NAME_MAX)];
+} TopicKey;
+
+static inline void
+lr_topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int len)
+{
+	memset(key, 0, sizeof(TopicKey));
+	key->topic = topic;
+	key->owner = owner;
+	key->len = len;
+	memcpy(key->name, name, len);
+}
+
 #endif							/* LR_KEYNAME_H */

@@ -105,8 +105,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 	{
 		LrWait	   *w = lt_wait_of(i);
 		uint32		hash = w->hash;
-		char		name[LR_NAME_MAX];
-		int			len = 0;
+		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
 		LWLock	   *lock;
@@ -114,17 +113,15 @@ lt_wanted_subscriptions(WantedCallback callback)
 		if (!lt_is_waiting(w) || !subscription_is_wanted(w, &topic, &owner))
 			continue;
 
+		key.len = 0;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
 		if (lt_is_waiting(w) && w->hash == hash &&
 			subscription_is_wanted(w, &topic, &owner))
-		{
-			len = lt_keys[w->key].name_len;
-			memcpy(name, lt_keys[w->key].name, len);
-		}
+			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		LWLockRelease(lock);
-		if (len > 0)
-			callback(topic, owner, name, len);
+		if (key.len > 0)
+			callback(&key);
 	}
 }
 
@@ -156,17 +153,17 @@ subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
  * The waiting sessions ask once more, as there may have been a release before.
  */
 void
-lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name, int name_len)
+lt_subscription_confirmed(const TopicKey *topic)
 {
-	uint32		hash = lr_name_hash(name, name_len);
+	uint32		hash = lr_name_hash(topic->name, topic->len);
 	LWLock	   *lock = lt_partition(hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name, name_len, hash);
+	key = lt_find_key(topic->name, topic->len, hash);
 	if (key != LR_NONE)
-		subscription_confirmed(&lt_keys[key], topic, owner, &wakes);
+		subscription_confirmed(&lt_keys[key], topic->topic, topic->owner, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -174,22 +171,22 @@ lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name, int nam
  * lt_end_subscription --- may the subscription end, as no session waits any more?
  */
 bool
-lt_end_subscription(LrTopic topic, uint64 owner, const char *name, int name_len)
+lt_end_subscription(const TopicKey *topic)
 {
-	uint32		hash = lr_name_hash(name, name_len);
+	uint32		hash = lr_name_hash(topic->name, topic->len);
 	LWLock	   *lock = lt_partition(hash);
 	LrIndex		key;
 	bool		unused = true;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	key = lt_find_key(name, name_len, hash);
-	if (key != LR_NONE && lr_topic_of_owners(topic))
-		unused = lt_find_place(&lt_keys[key], owner) == LR_NONE;
+	key = lt_find_key(topic->name, topic->len, hash);
+	if (key != LR_NONE && lr_topic_of_owners(topic->topic))
+		unused = lt_find_place(&lt_keys[key], topic->owner) == LR_NONE;
 	else if (key != LR_NONE)
 	{
 		unused = lt_keys[key].queue_head == LR_NONE;
 		if (unused)
-			lt_keys[key].subscription[topic] = SUB_NONE;
+			lt_keys[key].subscription[topic->topic] = SUB_NONE;
 	}
 	LWLockRelease(lock);
 	return unused;

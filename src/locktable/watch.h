@@ -127,19 +127,15 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 
 /* ---- subscriptions ---- */
 
-/* "owner": of topics that have a channel for each owner; else 0. */
-typedef void (*WantedCallback) (LrTopic topic, uint64 owner, const char *name,
-								int name_len);
+typedef void (*WantedCallback) (const TopicKey *key);
 
 extern bool lt_take_subscription_work(void);
 extern void lt_wanted_subscriptions(WantedCallback callback);
-extern void lt_subscription_confirmed(LrTopic topic, uint64 owner, const char *name,
-									  int name_len);
+extern void lt_subscription_confirmed(const TopicKey *topic);
 extern void lt_reset_subscriptions(void);
 
 /* False: it goes on, as somebody awaits the key. */
-extern bool lt_end_subscription(LrTopic topic, uint64 owner, const char *name,
-								int name_len);
+extern bool lt_end_subscription(const TopicKey *topic);
 
 /* ---- waiters ---- */
 

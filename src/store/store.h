@@ -212,9 +212,31 @@ typedef struct StoreInterest
 {
 	pgsocket	sock;
 	uint32		events;			/* WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE */
+	uint32		number;			/* differs from that of any other socket of the process,
+								 * as descriptors are used again */
 } StoreInterest;
 
 #define STORE_MAX_INTERESTS		16
+
+/* All that an event loop waits for; each of its parts adds its own. */
+typedef struct StoreInterests
+{
+	StoreInterest *socket;
+	int			n;
+	int64		until;			/* lr_now() time; starts as LR_NEVER */
+} StoreInterests;
+
+static inline void
+store_wait_until(StoreInterests *in, int64 until)
+{
+	in->until = Min(in->until, until);
+}
+
+static inline void
+store_wait_for(StoreInterests *in, pgsocket sock, uint32 events, uint32 number)
+{
+	in->socket[in->n++] = (StoreInterest) {.sock = sock,.events = events,.number = number};
+}
 
 /* What a store can do; callers go by these features, not by which store it is. */
 #define STORE_HAS_FENCE			0x01	/* tokens: create fenced, mint */
@@ -249,15 +271,10 @@ typedef enum StoreEvent
 	STORE_LISTEN_CONFIRMED,
 	STORE_LISTEN_RELEASED,		/* the lock was released */
 	STORE_LISTEN_REFUSED,		/* no messages about this name */
-	STORE_LISTEN_LOST			/* connection lost, all are void; name is NULL */
+	STORE_LISTEN_LOST			/* connection lost, all are void; key is NULL */
 } StoreEvent;
 
-/*
- * The owner is set for topics with a channel for each owner (lr_topic_of_owners); else
- * 0.
- */
-typedef void (*StoreEventCallback) (StoreEvent event, LrTopic topic, uint64 owner,
-									const char *name, int name_len);
+typedef void (*StoreEventCallback) (StoreEvent event, const TopicKey *key);
 
 /*
  * The answer to a release that was left: STORE_OK, GONE or WRONG_TYPE; or STORE_UNKNOWN
@@ -310,13 +327,11 @@ typedef struct StoreRoutine
 	void		(*abandon) (StoreHandle *h);
 
 	/*
-	 * For event loops that step with STORE_NOWAIT: which sockets to watch,
-	 * and until when at most (lr_now() time).  Returns their number.
-	 * "epoch" changes whenever a socket was replaced.  Between batches kept
-	 * connections are watched too, and a step closes those that have died.
+	 * For event loops that step with STORE_NOWAIT: add up to STORE_MAX_INTERESTS
+	 * sockets to watch, and until when at most.  Between batches kept connections are
+	 * watched too, and a step closes those that have died.
 	 */
-	int			(*interests) (StoreHandle *h, StoreInterest *out,
-							  int64 *until, uint32 *epoch);
+	void		(*interests) (StoreHandle *h, StoreInterests *in);
 
 	/*
 	 * This create of a semaphore, or count, was answered, and will be neither repeated
@@ -338,7 +353,7 @@ typedef struct StoreRoutine
 	/* Is there a connection that was good when last checked? */
 	bool		(*connected) (StoreHandle *h);
 
-	/* Changes when a connection is made.  NULL: the epoch of interests() does. */
+	/* Changes when a connection is made. */
 	uint32		(*connections) (StoreHandle *h);
 
 	/* Close all sockets now; the handle stays usable. */
@@ -396,19 +411,15 @@ typedef struct StoreRoutine
 	void		(*follow_step) (void);
 	void		(*follow_reload) (void);	/* the settings were read again without a
 											 * change */
-	int			(*follow_interests) (StoreInterest *out, int64 *until,
-									 uint32 *epoch);
+	void		(*follow_interests) (StoreInterests *in);
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);
-	void		(*listener_subscribe) (StoreListener *l, LrTopic topic, uint64 owner,
-									   const char *name, int name_len);
-	void		(*listener_unsubscribe) (StoreListener *l, LrTopic topic, uint64 owner,
-										 const char *name, int name_len);
+	void		(*listener_subscribe) (StoreListener *l, const TopicKey *key);
+	void		(*listener_unsubscribe) (StoreListener *l, const TopicKey *key);
 	/* Reads and writes what is possible; connects again when it is time to. */
 	void		(*listener_step) (StoreListener *l);
-	int			(*listener_interests) (StoreListener *l, StoreInterest *out,
-									   int64 *until, uint32 *epoch);
+	void		(*listener_interests) (StoreListener *l, StoreInterests *in);
 	void		(*listener_close) (StoreListener *l);
 } StoreRoutine;
 

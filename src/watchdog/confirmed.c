@@ -236,29 +236,18 @@ confirmed_step(void)
 /*
  * confirmed_interests --- see renewals_interests
  */
-int
-confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+confirmed_interests(StoreInterests *in)
 {
-	int			n = 0;
+	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
 
-	*until = LR_NEVER;
-	*epoch = 0;
 	for (const Confirmed *c = confirmed; c != NULL; c = c->next)
 	{
-		const DueBatch *b = &c->batch;
-		int64		its_until;
-		uint32		its_epoch;
-
-		if (n > CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS)
-		{
-			*until = lr_earlier(*until, lr_now() + UNWATCHED_POLL);
-			continue;
-		}
-		n += b->store->interests(b->at.handle, out + n, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
+		if (in->n <= most)
+			c->batch.store->interests(c->batch.at.handle, in);
+		else
+			store_wait_until(in, lr_now() + UNWATCHED_POLL);
 	}
-	return n;
 }
 
 /* Replies to a batch under way do not count: they would be from the old place. */

@@ -184,12 +184,9 @@ failover_tell(void)
 /*
  * failover_interests --- the sockets that the store waits for, and until when
  */
-int
-failover_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+failover_interests(StoreInterests *in)
 {
-	*until = LR_NEVER;
-	*epoch = 0;
-	if (!failover.asks)
-		return 0;
-	return lr_store(failover.id)->follow_interests(out, until, epoch);
+	if (failover.asks)
+		lr_store(failover.id)->follow_interests(in);
 }

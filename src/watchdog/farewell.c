@@ -156,21 +156,13 @@ farewell_step(void)
 	}
 }
 
-/*
- * The epoch counts even if nothing is going on: otherwise it could be the same after
- * one socket has gone and another has come.
- */
-int
-farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+farewell_interests(StoreInterests *in)
 {
-	int			n;
-
-	*until = LR_NEVER;
-	*epoch = 0;
 	if (farewell.store == NULL)
-		return 0;
-	n = farewell.store->interests(farewell.at.handle, out, until, epoch);
+		return;
+	farewell.store->interests(farewell.at.handle, in);
 	if (farewell.active && !farewell.under_way)
-		*until = farewell.nqueued > 0 ? 0 : Min(farewell.next_look, farewell.until);
-	return n;
+		store_wait_until(in, farewell.nqueued > 0 ? 0 :
+						 Min(farewell.next_look, farewell.until));
 }

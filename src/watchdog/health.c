@@ -289,8 +289,6 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	bool		answered = true;
 	bool		usable = ops[0].outcome == STORE_OK;
 	uint32		epoch;
-	int64		until;
-	StoreInterest interest[STORE_MAX_INTERESTS];
 
 	for (int i = 0; i < b->nops; i++)
 	{
@@ -312,10 +310,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	store_is_up(h);
 
 	/* At a new connection the node may be another one, or have lost our data. */
-	if (b->store->connections != NULL)
-		epoch = b->store->connections(b->at.handle);
-	else
-		(void) b->store->interests(b->at.handle, interest, &until, &epoch);
+	epoch = b->store->connections(b->at.handle);
 	if (!was_up || epoch != h->connection_epoch)
 	{
 		if (h->node == lr_store(h->id)->node)

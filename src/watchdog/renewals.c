@@ -392,17 +392,12 @@ renewals_retry_now(StoreId store)
  * ----------
  */
 
-static int
-renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
+static void
+renewals_store_interests(Renewals *r, StoreInterests *in)
 {
-	DueBatch   *b = &r->batch;
-	int			n = b->store->interests(b->at.handle, out, until, epoch);
-
-	if (r->under_way)
-		*until = Min(*until, r->next_look);
-	else
-		*until = lr_earlier(*until, lr_earlier(health_next(&r->health), lt_next_due(b->id)));
-	return n;
+	r->batch.store->interests(r->batch.at.handle, in);
+	store_wait_until(in, r->under_way ? r->next_look :
+					 lr_earlier(health_next(&r->health), lt_next_due(r->batch.id)));
 }
 
 /*
@@ -410,62 +405,42 @@ renewals_store_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *
  *
  * Each step checks for ended leases, whichever nodes have a batch under way.
  */
-static int
-renewals_parted_interests(Renewals *r, StoreInterest *out, int64 *until, uint32 *epoch)
+static void
+renewals_parted_interests(Renewals *r, StoreInterests *in)
 {
-	int			n = 0;
-
-	*until = lt_next_due(r->batch.id);
-	*epoch = 0;
+	store_wait_until(in, lt_next_due(r->batch.id));
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		Renewals   *lane = lanes[i];
-		int64		its_until;
-		uint32		its_epoch;
+		int64		until = in->until;
 
 		if (lane == NULL)
 			continue;
-		n += lane->batch.store->interests(lane->batch.at.handle, out + n, &its_until,
-										  &its_epoch);
-		*epoch += its_epoch;
+		lane->batch.store->interests(lane->batch.at.handle, in);
 		if (!r->batch.store->has_part(i))
-			continue;
-		*until = lr_earlier(*until, its_until);
-		if (!lane->under_way)
-			*until = lr_earlier(*until, health_next(&lane->health));
+			in->until = until;
+		else if (!lane->under_way)
+			store_wait_until(in, health_next(&lane->health));
 	}
-	return n;
 }
 
 /*
- * renewals_interests --- see watchdog_int.h
- *
- * It includes the old place.  Epochs only grow, so their sum changes if one of them
- * does.
+ * renewals_interests --- see watchdog_int.h; it includes the old place
  */
-int
-renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+renewals_interests(StoreInterests *in)
 {
-	int64		its_until;
-	uint32		its_epoch;
-	int			n;
-
-	n = farewell_interests(out, until, epoch);
-	n += confirmed_interests(out + n, &its_until, &its_epoch);
-	*until = Min(*until, its_until);
-	*epoch += its_epoch;
+	farewell_interests(in);
+	confirmed_interests(in);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		if (!lr_has_store(i))
 			continue;
 		if (is_parted(i))
-			n += renewals_parted_interests(&renewals[i], out + n, &its_until, &its_epoch);
+			renewals_parted_interests(&renewals[i], in);
 		else
-			n += renewals_store_interests(&renewals[i], out + n, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
+			renewals_store_interests(&renewals[i], in);
 	}
-	return n;
 }
 
 uint32

@@ -70,7 +70,6 @@ typedef struct Resolver
 {
 	pid_t		pid;			/* of the process; 0 = there is none */
 	pgsocket	pipe;			/* for its answer; PGINVALID_SOCKET = none */
-	uint32		pipe_epoch;		/* changes with each pipe */
 	int64		give_up_at;
 	uint32		question;		/* number of the request */
 	AddressWish wish;			/* the request */
@@ -238,7 +237,6 @@ close_pipe(void)
 	(void) close(resolver.pipe);
 	ReleaseExternalFD();
 	resolver.pipe = PGINVALID_SOCKET;
-	resolver.pipe_epoch++;
 }
 
 /*
@@ -321,7 +319,6 @@ start_asking(const AddressWish *wish)
 		return;
 	}
 	resolver.pipe = ends[0];
-	resolver.pipe_epoch++;
 	(void) pg_set_noblock(resolver.pipe);
 
 	sigfillset(&all);
@@ -460,25 +457,20 @@ resolver_step(NodeServes serves)
 /*
  * resolver_interests --- the pipe, or until when there is nothing to do
  */
-int
-resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+resolver_interests(StoreInterests *in)
 {
 	AddressWish wish;
 
-	*epoch = resolver.pipe_epoch;
-	*until = LR_NEVER;
 	if (resolver.pipe != PGINVALID_SOCKET)
 	{
-		*until = resolver.give_up_at;
-		out->sock = resolver.pipe;
-		out->events = WL_SOCKET_READABLE;
-		return 1;
+		store_wait_until(in, resolver.give_up_at);
+		store_wait_for(in, resolver.pipe, WL_SOCKET_READABLE,
+					   PG_UINT32_MAX - resolver.question);
 	}
-	if (resolver.pid != 0)
-		*until = lr_now() + REAP_INTERVAL;
 	else
-		*until = next_wish(&wish, NULL);
-	return 0;
+		store_wait_until(in, resolver.pid != 0 ? lr_now() + REAP_INTERVAL :
+						 next_wish(&wish, NULL));
 }
 
 /* It does so at once, abandoning a request under way. */

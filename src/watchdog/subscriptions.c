@@ -31,18 +31,9 @@
 /* Interval at which waiters and idle subscriptions are checked. */
 #define TICK				LR_US_PER_S
 
-/* Zero-padded, so that it can be compared as a blob. */
-typedef struct SubscriptionKey
-{
-	uint64		owner;			/* the owner, if each has a channel of its own; else 0 */
-	LrTopic		topic;
-	int			len;
-	char		name[LR_NAME_MAX];
-} SubscriptionKey;
-
 typedef struct Subscription
 {
-	SubscriptionKey key;
+	TopicKey	key;
 	bool		confirmed;
 	bool		idle;			/* nobody waited for it at the last tick */
 } Subscription;
@@ -53,20 +44,6 @@ static HTAB *subscriptions = NULL;
 static const StoreRoutine *teller = NULL;
 static StoreListener *listener = NULL;
 static int64 next_tick = 0;
-
-static Subscription *
-find_subscription(LrTopic topic, uint64 owner, const char *name, int len,
-				  HASHACTION action, bool *found)
-{
-	SubscriptionKey key;
-
-	memset(&key, 0, sizeof(key));
-	key.owner = owner;
-	key.topic = topic;
-	key.len = len;
-	memcpy(key.name, name, len);
-	return hash_search(subscriptions, &key, action, found);
-}
 
 /* ----------
  * Called by the listener
@@ -89,30 +66,27 @@ all_unconfirmed(void)
  * on_listener_event --- callback of the listener, within subscriptions_step
  */
 static void
-on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
-				  int name_len)
+on_listener_event(StoreEvent event, const TopicKey *key)
 {
 	Subscription *s;
 
 	switch (event)
 	{
 		case STORE_LISTEN_CONFIRMED:
-			s = find_subscription(topic, owner, name, name_len, HASH_FIND, NULL);
+			s = hash_search(subscriptions, key, HASH_FIND, NULL);
 			if (s == NULL)
 				break;
 			s->confirmed = true;
-			lt_subscription_confirmed(topic, owner, name, name_len);
+			lt_subscription_confirmed(key);
 			break;
 		case STORE_LISTEN_RELEASED:
-			lt_wake_waiter(owner, name, name_len);
-			break;
 		case STORE_LISTEN_REFUSED:
 
 			/*
-			 * A session that asked while an earlier subscription was confirmed sleeps
-			 * until it is notified.  Wake it: it asks once more, and then polls.
+			 * Refused: a session that asked while an earlier subscription was confirmed
+			 * sleeps until it is notified.  Wake it: it asks once more, and then polls.
 			 */
-			lt_wake_waiter(owner, name, name_len);
+			lt_wake_waiter(key->owner, key->name, key->len);
 			break;
 		case STORE_LISTEN_LOST:
 			all_unconfirmed();
@@ -131,19 +105,19 @@ on_listener_event(StoreEvent event, LrTopic topic, uint64 owner, const char *nam
  * The key's entry in the lock table may be new although we are subscribed already.
  */
 static void
-subscribe_key(LrTopic topic, uint64 owner, const char *name, int name_len)
+subscribe_key(const TopicKey *key)
 {
 	bool		found;
-	Subscription *s = find_subscription(topic, owner, name, name_len, HASH_ENTER, &found);
+	Subscription *s = hash_search(subscriptions, key, HASH_ENTER, &found);
 
 	s->idle = false;
 	if (!found)
 	{
 		s->confirmed = false;
-		teller->listener_subscribe(listener, topic, owner, name, name_len);
+		teller->listener_subscribe(listener, key);
 	}
 	else if (s->confirmed)
-		lt_subscription_confirmed(topic, owner, name, name_len);
+		lt_subscription_confirmed(key);
 }
 
 /*
@@ -163,11 +137,10 @@ drop_idle_subscriptions(void)
 	{
 		bool		was_idle = s->idle;
 
-		s->idle = lt_end_subscription(s->key.topic, s->key.owner, s->key.name, s->key.len);
+		s->idle = lt_end_subscription(&s->key);
 		if (s->idle && (was_idle || s->key.owner != 0))
 		{
-			teller->listener_unsubscribe(listener, s->key.topic, s->key.owner,
-										 s->key.name, s->key.len);
+			teller->listener_unsubscribe(listener, &s->key);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
@@ -185,11 +158,9 @@ subscriptions_need_tick(void)
 void
 subscriptions_start(void)
 {
-	HASHCTL		ctl;
+	HASHCTL		ctl = {.keysize = sizeof(TopicKey),.entrysize = sizeof(Subscription),
+	.hcxt = TopMemoryContext};
 
-	ctl.keysize = sizeof(SubscriptionKey);
-	ctl.entrysize = sizeof(Subscription);
-	ctl.hcxt = TopMemoryContext;
 	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
 								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	if (lr_store_with(STORE_HAS_PUSH) != STORE_COUNT)
@@ -238,24 +209,17 @@ subscriptions_reconnect(void)
 	all_unconfirmed();
 	hash_seq_init(&seq, subscriptions);
 	while ((s = hash_seq_search(&seq)) != NULL)
-		teller->listener_subscribe(listener, s->key.topic, s->key.owner, s->key.name,
-								   s->key.len);
+		teller->listener_subscribe(listener, &s->key);
 }
 
 /*
  * subscriptions_interests --- the sockets of the listener, and until when to sleep
  */
-int
-subscriptions_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+subscriptions_interests(StoreInterests *in)
 {
-	int			n = 0;
-
-	*until = LR_NEVER;
-	*epoch = 0;
 	if (listener != NULL)
-		n = teller->listener_interests(listener, out, until, epoch);
-
+		teller->listener_interests(listener, in);
 	if (subscriptions_need_tick())
-		*until = Min(*until, next_tick);
-	return n;
+		store_wait_until(in, next_tick);
 }

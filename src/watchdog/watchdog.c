@@ -44,10 +44,6 @@
 typedef struct Watched
 {
 	WaitEventSet *set;
-	uint32		renewals_epoch;
-	uint32		subscriptions_epoch;
-	uint32		failover_epoch;
-	uint32		resolver_epoch;
 	int			n;
 	StoreInterest interest[MAX_INTERESTS];
 	int			position[MAX_INTERESTS];
@@ -80,12 +76,13 @@ watchdog_leave(int code, Datum arg)
  */
 
 static bool
-same_sockets(const StoreInterest *interest, int n)
+same_sockets(const StoreInterests *in)
 {
-	if (watched.set == NULL || watched.n != n)
+	if (watched.set == NULL || watched.n != in->n)
 		return false;
-	for (int i = 0; i < n; i++)
-		if (watched.interest[i].sock != interest[i].sock)
+	for (int i = 0; i < in->n; i++)
+		if (watched.interest[i].sock != in->socket[i].sock ||
+			watched.interest[i].number != in->socket[i].number)
 			return false;
 	return true;
 }
@@ -94,72 +91,47 @@ same_sockets(const StoreInterest *interest, int n)
  * rebuild_wait_set --- make the wait event set for these sockets
  */
 static void
-rebuild_wait_set(const StoreInterest *interest, int n)
+rebuild_wait_set(const StoreInterests *in)
 {
 	if (watched.set != NULL)
 		FreeWaitEventSet(watched.set);
 	watched.set = NULL;
-	watched.set = LrCreateWaitEventSet(2 + n);	/* the latch, the postmaster's death */
+	watched.set = LrCreateWaitEventSet(2 + in->n);	/* the latch, the postmaster's death */
 	AddWaitEventToSet(watched.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(watched.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < in->n; i++)
 	{
-		watched.interest[i] = interest[i];
-		watched.position[i] = AddWaitEventToSet(watched.set, interest[i].events,
-												interest[i].sock, NULL, NULL);
+		watched.interest[i] = in->socket[i];
+		watched.position[i] = AddWaitEventToSet(watched.set, in->socket[i].events,
+												in->socket[i].sock, NULL, NULL);
 	}
-	watched.n = n;
+	watched.n = in->n;
 }
 
 /*
  * watch_sockets --- bring the wait event set up to date; returns until when to sleep
- *
- * A new socket may have the number of the one that it replaces, so the epochs decide
- * whether the set must be rebuilt.
  */
 static int64
 watch_sockets(void)
 {
-	StoreInterest interest[MAX_INTERESTS];
-	int64		renewals_until;
-	int64		subscriptions_until;
-	int64		failover_until;
-	int64		resolver_until;
-	uint32		renewals_epoch;
-	uint32		subscriptions_epoch;
-	uint32		failover_epoch;
-	uint32		resolver_epoch;
-	int			n;
+	StoreInterest socket[MAX_INTERESTS];
+	StoreInterests in = {.socket = socket,.until = LR_NEVER};
 
-	n = renewals_interests(interest, &renewals_until, &renewals_epoch);
-	n += subscriptions_interests(interest + n, &subscriptions_until,
-								 &subscriptions_epoch);
-	n += failover_interests(interest + n, &failover_until, &failover_epoch);
-	n += resolver_interests(interest + n, &resolver_until, &resolver_epoch);
-
-	if (renewals_epoch != watched.renewals_epoch ||
-		subscriptions_epoch != watched.subscriptions_epoch ||
-		failover_epoch != watched.failover_epoch ||
-		resolver_epoch != watched.resolver_epoch ||
-		!same_sockets(interest, n))
-		rebuild_wait_set(interest, n);
-	else
+	renewals_interests(&in);
+	subscriptions_interests(&in);
+	failover_interests(&in);
+	resolver_interests(&in);
+	Assert(in.n <= MAX_INTERESTS);
+	if (!same_sockets(&in))
+		rebuild_wait_set(&in);
+	for (int i = 0; i < in.n; i++)
 	{
-		for (int i = 0; i < n; i++)
-		{
-			if (watched.interest[i].events == interest[i].events)
-				continue;
-			ModifyWaitEvent(watched.set, watched.position[i],
-							interest[i].events, NULL);
-			watched.interest[i].events = interest[i].events;
-		}
+		if (watched.interest[i].events == socket[i].events)
+			continue;
+		ModifyWaitEvent(watched.set, watched.position[i], socket[i].events, NULL);
+		watched.interest[i].events = socket[i].events;
 	}
-	watched.renewals_epoch = renewals_epoch;
-	watched.subscriptions_epoch = subscriptions_epoch;
-	watched.failover_epoch = failover_epoch;
-	watched.resolver_epoch = resolver_epoch;
-	return Min(Min(renewals_until, subscriptions_until),
-			   Min(failover_until, resolver_until));
+	return in.until;
 }
 
 /*

@@ -178,8 +178,8 @@ extern void renewals_reconnect(StoreId store, bool place_changed);
 extern bool renewals_is_connected(StoreId store);
 extern void renewals_retry_now(StoreId store);
 
-/* The sockets of all stores; "epoch" changes whenever one of them is replaced. */
-extern int	renewals_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+/* Add the sockets of all stores, and until when to sleep. */
+extern void renewals_interests(StoreInterests *in);
 
 /* STORE_BITs of the stores that a batch could be sent to. */
 extern uint32 renewals_idle(void);
@@ -206,7 +206,7 @@ extern void confirmed_step(void);
  */
 #define CONFIRMED_MAX_INTERESTS	(LR_REPLICAS_MAX * STORE_MAX_INTERESTS)
 
-extern int	confirmed_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void confirmed_interests(StoreInterests *in);
 extern void confirmed_reconnect(StoreId store);
 
 /* ----------
@@ -224,7 +224,7 @@ extern void farewell_begin(StoreId store, bool under_way, Workplace *w);
 extern bool farewell_give_back(const DueItem *item);
 
 extern void farewell_step(void);
-extern int	farewell_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void farewell_interests(StoreInterests *in);
 
 /* ----------
  * fallback.c: The decision which store new locks go to: Redis, or the table while Redis
@@ -272,7 +272,7 @@ extern void failover_leave(void);
 extern void failover_step(void);
 extern void failover_tell(void);
 
-extern int	failover_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void failover_interests(StoreInterests *in);
 
 /* ----------
  * subscriptions.c: The watchdog's listener: messages about releases of awaited keys.
@@ -285,8 +285,7 @@ extern void subscriptions_step(void);
 /* The settings have changed: listen at the place that they name now. */
 extern void subscriptions_reconnect(void);
 
-extern int	subscriptions_interests(StoreInterest *out, int64 *until,
-									uint32 *epoch);
+extern void subscriptions_interests(StoreInterests *in);
 
 /* ----------
  * resolver.c: Has host names resolved, without waiting for it.
@@ -304,7 +303,7 @@ typedef bool (*NodeServes) (NodeId node);
 
 /* Take an answer that has come, and start the next request. */
 extern void resolver_step(NodeServes serves);
-extern int	resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void resolver_interests(StoreInterests *in);
 
 /* The settings of this node have changed: resolve its name, and drop all others. */
 extern void resolver_restart(NodeId node);

@@ -96,14 +96,12 @@ redis_claim_step(void)
 		claim.next_try = lr_now() + CLAIM_INTERVAL;
 }
 
-int
-redis_claim_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+redis_claim_interests(StoreInterests *in)
 {
-	*until = LR_NEVER;
-	*epoch = claim.conn.socket.epoch;
 	if (claim.at.host[0] == '\0')
-		return 0;
+		return;
 	if (claim.conn.state == CONN_CLOSED)
-		*until = claim.next_try;
-	return redis_conn_interests(&claim.conn, out, until);
+		store_wait_until(in, claim.next_try);
+	redis_conn_interests(&claim.conn, in);
 }

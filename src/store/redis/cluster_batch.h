@@ -88,8 +88,7 @@ extern void cluster_map_step(int64 now);
 extern void redis_cluster_watch_start(void);
 extern void redis_cluster_watch_reload(void);
 extern void redis_cluster_watch_step(void);
-extern int	redis_cluster_watch_interests(StoreInterest *out, int64 *until,
-										  uint32 *epoch);
+extern void redis_cluster_watch_interests(StoreInterests *in);
 
 /* ----------
  * cluster_batch.c: A batch of operations at the nodes of a Redis Cluster.

@@ -632,27 +632,20 @@ redis_cluster_watch_step(void)
 	decision_look(now);
 }
 
-int
-redis_cluster_watch_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+redis_cluster_watch_interests(StoreInterests *in)
 {
-	int			n = 0;
-
-	*until = LR_NEVER;
-	*epoch = 0;
 	if (!watch.on)
-		return 0;
-	*until = watch.next_ask;
+		return;
+	store_wait_until(in, watch.next_ask);
 	for (int i = 0; i < SCOUTS; i++)
 	{
 		const Scout *s = watch.scout[i];
-		const RedisConn *c = &s->conn;
 
-		*epoch += c->socket.epoch;
-		if (c->state == CONN_CLOSED)
-			*until = Min(*until, s->next_try);
+		if (s->conn.state == CONN_CLOSED)
+			store_wait_until(in, s->next_try);
 		else if (s->answer_until != 0)
-			*until = Min(*until, s->answer_until);
-		n += redis_conn_interests(c, out + n, until);
+			store_wait_until(in, s->answer_until);
+		redis_conn_interests(&s->conn, in);
 	}
-	return n;
 }

@@ -331,15 +331,12 @@ redis_conn_until(const RedisConn *c)
 	return LR_NEVER;
 }
 
-int
-redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until)
+void
+redis_conn_interests(const RedisConn *c, StoreInterests *in)
 {
-	*until = redis_conn_has_more(c) ? 0 : Min(*until, redis_conn_until(c));
-	if (c->socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = c->socket.fd;
-	out->events = redis_conn_events(c);
-	return 1;
+	store_wait_until(in, redis_conn_has_more(c) ? 0 : redis_conn_until(c));
+	if (c->socket.fd != PGINVALID_SOCKET)
+		store_wait_for(in, c->socket.fd, redis_conn_events(c), c->socket.epoch);
 }
 
 /* ----------

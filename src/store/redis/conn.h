@@ -212,7 +212,8 @@ extern const char *const redis_tls_port_hint;
 typedef struct RedisSocket
 {
 	pgsocket	fd;
-	uint32		epoch;			/* changes with each descriptor */
+	uint32		epoch;			/* a new number with each opening and closing, never
+								 * that of another socket of this process */
 	bool		can_wait;		/* recv() has a time limit */
 	int			briefly_ms;		/* that limit */
 	int			nlate;			/* number of replies in a row that came later */
@@ -617,11 +618,8 @@ extern void redis_conn_fail(RedisConn *c, int sqlstate, const char *detail);
 extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
 
-/*
- * Both for StoreRoutine.interests: returns the number of sockets, and lowers *until,
- * which the caller has set, if the connection needs that.
- */
-extern int	redis_conn_interests(const RedisConn *c, StoreInterest *out, int64 *until);
+/* Both for StoreRoutine.interests. */
+extern void redis_conn_interests(const RedisConn *c, StoreInterests *in);
 
 /*
  * Is an idle connection still good?  Closes it if not.  "lately": it was good a moment

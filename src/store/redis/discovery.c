@@ -849,31 +849,18 @@ redis_discovery_step(void)
 /*
  * redis_discovery_interests --- like StoreRoutine.interests, for all Sentinels
  */
-int
-redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+redis_discovery_interests(StoreInterests *in)
 {
-	int			n;
-	int64		claim_until;
-
-	*until = LR_NEVER;
-	*epoch = 0;
 	if (discovery.nsentinels == 0)
-		return 0;
-	n = redis_claim_interests(out, &claim_until, epoch);
-	*until = discovery.looked || (discovery.was_named && !topology_is_named()) ? 0 :
-		discovery.judged || discovery.outdated ? discovery.next_round :
-		discovery.round_at + ROUND_GRACE;
-	*until = Min(*until, claim_until);
+		return;
+	redis_claim_interests(in);
+	store_wait_until(in, discovery.looked ||
+					 (discovery.was_named && !topology_is_named()) ? 0 :
+					 discovery.judged || discovery.outdated ? discovery.next_round :
+					 discovery.round_at + ROUND_GRACE);
 	if (discovery.ask_at != 0)
-		*until = Min(*until, discovery.ask_at);
+		store_wait_until(in, discovery.ask_at);
 	for (int i = 0; i < discovery.nsentinels; i++)
-	{
-		int64		its_until;
-		uint32		its_epoch;
-
-		n += sentinel_interests(discovery.sentinel[i], out + n, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
-	}
-	return n;
+		sentinel_interests(discovery.sentinel[i], in);
 }

@@ -35,7 +35,7 @@ extern bool redis_claim_was_made(const RedisHost *at, int64 since);
 
 /* Do what can be done without waiting; return what to wait for. */
 extern void redis_claim_step(void);
-extern int	redis_claim_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void redis_claim_interests(StoreInterests *in);
 
 /* ----------
  * sentinel.c: One Sentinel: what it says about the master, and when it has news.
@@ -99,8 +99,7 @@ extern bool sentinel_step(RedisSentinel *s, int64 since);
 extern bool sentinel_has_answered(const RedisSentinel *s, int64 since);
 
 /* As StoreRoutine.interests; at most two sockets. */
-extern int	sentinel_interests(const RedisSentinel *s, StoreInterest *out,
-							   int64 *until, uint32 *epoch);
+extern void sentinel_interests(const RedisSentinel *s, StoreInterests *in);
 
 /* ----------
  * discovery.c: Decides which of the nodes that Sentinels name is the master.
@@ -112,6 +111,6 @@ extern int	sentinel_interests(const RedisSentinel *s, StoreInterest *out,
 
 extern void redis_discovery_start(void);
 extern void redis_discovery_step(void);
-extern int	redis_discovery_interests(StoreInterest *out, int64 *until, uint32 *epoch);
+extern void redis_discovery_interests(StoreInterests *in);
 
 #endif							/* LR_DISCOVERY_H */

@@ -3,11 +3,20 @@
  * listener.c
  *	  Release messages of Redis: the listener of the store interface.
  *
- * One node has one listener (node_listener.c), several masters have one for all of them
- * (masters_listener.c).  In a cluster each node has one, and a channel is subscribed to
- * at the node that has its slot.  When the slot moves, so does the subscription.  A
- * message may have been lost meanwhile, so the caller is notified that all subscriptions
- * are void; those that have not moved are confirmed again at once.
+ * Each node has a listener of its own (node_listener.c).
+ *
+ * In a cluster a channel is subscribed to at the node that has its slot.  When the slot
+ * moves, so does the subscription.  A message may have been lost meanwhile, so the caller
+ * is notified that all subscriptions are void; those that have not moved are confirmed
+ * again at once.
+ *
+ * Otherwise, that is with one node or independent masters, all nodes are listened to.
+ * Each message wakes the waiting session, which asks again; it does so again when the
+ * next master reports the release.  A lock held at a majority is released at a majority.
+ * If another majority is being listened to, at least one of them reports the release, so
+ * then a subscription counts as confirmed.  A release that reaches a single master,
+ * because the others are down, may be missed; then the session asks again when the lease
+ * is over.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,83 +36,115 @@
 typedef struct Wanted
 {
 	TopicKey	key;
-	int			part;			/* row where it is subscribed to; or CLUSTER_NO_NODE */
+	int			part;			/* cluster: row where it is subscribed to; or
+								 * CLUSTER_NO_NODE */
+	uint32		confirmed;		/* else: bits of nodes that have confirmed it, */
+	bool		told;			/* and whether the caller knows that most have */
 } Wanted;
 
 struct StoreListener
 {
 	StoreEventCallback callback;
-	NodeListener *one;			/* NULL: several nodes */
-	MastersListener *masters;	/* NULL: one node, or a cluster */
-
+	int			n;				/* how many nodes are listened to; 0: a cluster */
 	HTAB	   *wanted;
 	NodeListener *node[NODE_MASTERS];	/* NULL: not needed so far */
+	int			speaking;		/* index of the node that is being stepped */
 	uint32		epoch;			/* topology_epoch() by which it was sorted */
 	bool		unsorted;		/* some channel has no known node */
-	bool		void_all;		/* something was lost: confirm the rest again */
+	bool		void_all;		/* cluster: something was lost: confirm the rest again */
 };
 
 /* Callbacks of node listeners have no argument; a process has one listener. */
 static StoreListener *current = NULL;
 
+/* ----------
+ * What the nodes say
+ * ----------
+ */
+
+/*
+ * listener_is_confirmed --- have most nodes confirmed it?
+ */
+static bool
+listener_is_confirmed(const StoreListener *l, const Wanted *w)
+{
+	int			n = 0;
+
+	for (int i = 0; i < l->n; i++)
+		n += (w->confirmed >> i) & 1;
+	return n >= masters_quorum(l->n);
+}
+
+/*
+ * listener_tell --- notify the caller of the confirmation, when most have confirmed it
+ */
 static void
-listener_hear(StoreEvent event, LrTopic topic, uint64 owner, const char *name,
-			  int name_len)
+listener_tell(StoreListener *l, Wanted *w)
 {
-	if (event == STORE_LISTEN_LOST)
-		current->void_all = true;
-	current->callback(event, topic, owner, name, name_len);
+	if (w->told || !listener_is_confirmed(l, w))
+		return;
+	w->told = true;
+	l->callback(STORE_LISTEN_CONFIRMED, &w->key);
 }
 
 /*
- * redis_listener_open --- a listener for the topology of lockredis.url: one
- * node, a cluster, or several masters
+ * listener_lose --- the node that is being stepped has lost its connection
+ *
+ * A loss voids all subscriptions of the caller, so those still good are confirmed again.
  */
-StoreListener *
-redis_listener_open(StoreEventCallback callback)
+static void
+listener_lose(StoreListener *l)
 {
-	StoreListener *l = MemoryContextAllocZero(TopMemoryContext,
-											  sizeof(StoreListener));
+	HASH_SEQ_STATUS seq;
+	Wanted	   *w;
+	bool		lost = false;
 
-	l->callback = callback;
-	if (lr_nmasters > 0)
+	hash_seq_init(&seq, l->wanted);
+	while ((w = hash_seq_search(&seq)) != NULL)
 	{
-		l->masters = masters_listener_open(lr_nmasters, callback);
-		return l;
+		w->confirmed &= ~(1U << l->speaking);
+		lost = lost || (w->told && !listener_is_confirmed(l, w));
 	}
-	if (!redis_url_is_cluster(lr_redis_url))
+	if (!lost)
+		return;
+
+	l->callback(STORE_LISTEN_LOST, NULL);
+	hash_seq_init(&seq, l->wanted);
+	while ((w = hash_seq_search(&seq)) != NULL)
 	{
-		l->one = node_listener_open(NODE_REDIS, callback);
-		return l;
+		w->told = false;
+		listener_tell(l, w);
 	}
-	l->wanted = listener_table("lockredis wanted channels", sizeof(TopicKey), sizeof(Wanted));
-	current = l;
-	return l;
 }
 
 /*
- * redis_listener_close --- end all of its connections, and free it
+ * listener_hear --- the callback of each node's listener
  */
-void
-redis_listener_close(StoreListener *l)
+static void
+listener_hear(StoreEvent event, const TopicKey *key)
 {
-	if (l->one != NULL)
-		node_listener_close(l->one);
-	else if (l->masters != NULL)
-		masters_listener_close(l->masters);
+	StoreListener *l = current;
+	Wanted	   *w;
+
+	if (l->n > 0 && event == STORE_LISTEN_LOST)
+		listener_lose(l);
+	else if (l->n > 0 && event == STORE_LISTEN_CONFIRMED)
+	{
+		w = hash_search(l->wanted, key, HASH_FIND, NULL);
+		if (w == NULL)
+			return;
+		w->confirmed |= 1U << l->speaking;
+		listener_tell(l, w);
+	}
 	else
 	{
-		for (int i = 0; i < NODE_MASTERS; i++)
-			if (l->node[i] != NULL)
-				node_listener_close(l->node[i]);
-		hash_destroy(l->wanted);
-		current = NULL;
+		l->void_all = l->void_all || event == STORE_LISTEN_LOST;
+		l->callback(event, key);
 	}
-	pfree(l);
 }
 
 /* ----------
- * Which node
+ * Which node of a cluster
  * ----------
  */
 
@@ -112,16 +153,14 @@ listener_join(StoreListener *l, const Wanted *w)
 {
 	if (l->node[w->part] == NULL)
 		l->node[w->part] = node_listener_open(NODE_MASTER + w->part, listener_hear);
-	node_listener_subscribe(l->node[w->part], w->key.topic, w->key.owner, w->key.name,
-							w->key.len);
+	node_listener_subscribe(l->node[w->part], &w->key);
 }
 
 static void
 listener_leave(StoreListener *l, Wanted *w)
 {
 	if (w->part != CLUSTER_NO_NODE)
-		node_listener_unsubscribe(l->node[w->part], w->key.topic, w->key.owner,
-								  w->key.name, w->key.len);
+		node_listener_unsubscribe(l->node[w->part], &w->key);
 	w->part = CLUSTER_NO_NODE;
 }
 
@@ -178,33 +217,56 @@ listener_confirm_again(StoreListener *l)
  */
 
 /*
- * redis_listener_subscribe --- listen for messages about a key
- *
- * In a cluster the channel is remembered first, as the node that has its slot may not be
- * known yet.
+ * redis_listener_open --- a listener for the topology of lockredis.url: one node, a
+ * cluster, or several masters
+ */
+StoreListener *
+redis_listener_open(StoreEventCallback callback)
+{
+	StoreListener *l = MemoryContextAllocZero(TopMemoryContext,
+											  sizeof(StoreListener));
+
+	l->callback = callback;
+	l->wanted = listener_table("lockredis wanted channels", sizeof(TopicKey), sizeof(Wanted));
+	l->n = redis_url_is_cluster(lr_redis_url) ? 0 : Max(lr_nmasters, 1);
+	for (int i = 0; i < l->n; i++)
+		l->node[i] = node_listener_open(lr_nmasters > 0 ? NODE_MASTER + i : NODE_REDIS,
+										listener_hear);
+	current = l;
+	return l;
+}
+
+/*
+ * redis_listener_close --- end all of its connections, and free it
  */
 void
-redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
-						 const char *name, int name_len)
+redis_listener_close(StoreListener *l)
 {
-	TopicKey	key;
-	Wanted	   *w;
-	bool		found;
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (l->node[i] != NULL)
+			node_listener_close(l->node[i]);
+	hash_destroy(l->wanted);
+	current = NULL;
+	pfree(l);
+}
 
-	if (l->one != NULL)
-	{
-		node_listener_subscribe(l->one, topic, owner, name, name_len);
-		return;
-	}
-	if (l->masters != NULL)
-	{
-		masters_listener_subscribe(l->masters, topic, owner, name, name_len);
-		return;
-	}
-	topic_key(&key, topic, owner, name, name_len);
-	w = hash_search(l->wanted, &key, HASH_ENTER, &found);
+/*
+ * redis_listener_subscribe --- listen for messages about a key
+ *
+ * In a cluster the node that has its slot may not be known yet.
+ */
+void
+redis_listener_subscribe(StoreListener *l, const TopicKey *key)
+{
+	bool		found;
+	Wanted	   *w = hash_search(l->wanted, key, HASH_ENTER, &found);
+
 	if (!found)
 		w->part = CLUSTER_NO_NODE;
+	w->confirmed = 0;
+	w->told = false;
+	for (int i = 0; i < l->n; i++)
+		node_listener_subscribe(l->node[i], key);
 	if (w->part != CLUSTER_NO_NODE)
 		listener_join(l, w);
 	else
@@ -215,28 +277,24 @@ redis_listener_subscribe(StoreListener *l, LrTopic topic, uint64 owner,
  * redis_listener_unsubscribe --- stop listening for messages about a key
  */
 void
-redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
-						   const char *name, int name_len)
+redis_listener_unsubscribe(StoreListener *l, const TopicKey *key)
 {
-	TopicKey	key;
-	Wanted	   *w;
+	Wanted	   *w = hash_search(l->wanted, key, HASH_FIND, NULL);
 
-	if (l->one != NULL)
-	{
-		node_listener_unsubscribe(l->one, topic, owner, name, name_len);
-		return;
-	}
-	if (l->masters != NULL)
-	{
-		masters_listener_unsubscribe(l->masters, topic, owner, name, name_len);
-		return;
-	}
-	topic_key(&key, topic, owner, name, name_len);
-	w = hash_search(l->wanted, &key, HASH_FIND, NULL);
 	if (w == NULL)
 		return;
+	for (int i = 0; i < l->n; i++)
+		node_listener_unsubscribe(l->node[i], key);
 	listener_leave(l, w);
-	(void) hash_search(l->wanted, &key, HASH_REMOVE, NULL);
+	(void) hash_search(l->wanted, key, HASH_REMOVE, NULL);
+}
+
+static void
+listener_step_nodes(StoreListener *l)
+{
+	for (l->speaking = 0; l->speaking < NODE_MASTERS; l->speaking++)
+		if (l->node[l->speaking] != NULL)
+			node_listener_step(l->node[l->speaking]);
 }
 
 /*
@@ -247,44 +305,24 @@ redis_listener_unsubscribe(StoreListener *l, LrTopic topic, uint64 owner,
 void
 redis_listener_step(StoreListener *l)
 {
-	if (l->one != NULL)
-	{
-		node_listener_step(l->one);
-		return;
-	}
-	if (l->masters != NULL)
-	{
-		masters_listener_step(l->masters);
-		return;
-	}
-	if ((l->unsorted || l->epoch != topology_epoch()) && listener_sort(l))
-		listener_hear(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (l->node[i] != NULL)
-			node_listener_step(l->node[i]);
+	if (l->n == 0 && (l->unsorted || l->epoch != topology_epoch()) && listener_sort(l))
+		listener_hear(STORE_LISTEN_LOST, NULL);
+	listener_step_nodes(l);
 	if (!l->void_all)
 		return;
 	listener_confirm_again(l);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (l->node[i] != NULL)
-			node_listener_step(l->node[i]);
+	listener_step_nodes(l);
 }
 
 /*
  * redis_listener_interests --- the sockets to wait for, and until when
  */
-int
-redis_listener_interests(StoreListener *l, StoreInterest *out, int64 *until,
-						 uint32 *epoch)
+void
+redis_listener_interests(StoreListener *l, StoreInterests *in)
 {
-	int			n;
-
-	if (l->one != NULL)
-		return node_listener_interests(l->one, out, until, epoch);
-	if (l->masters != NULL)
-		return masters_listener_interests(l->masters, out, until, epoch);
-	n = node_listeners_interests(l->node, NODE_MASTERS, out, until, epoch);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (l->node[i] != NULL)
+			node_listener_interests(l->node[i], in);
 	if (l->void_all)
-		*until = 0;
-	return n;
+		store_wait_until(in, 0);
 }

@@ -369,26 +369,19 @@ redis_masters_watch_step(void)
 	watch_tell(now);
 }
 
-int
-redis_masters_watch_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+redis_masters_watch_interests(StoreInterests *in)
 {
-	int			n = 0;
-
-	*until = LR_NEVER;
-	*epoch = 0;
 	if (watch.changed && watch.n > 0 && watch.logged_at != 0)
-		*until = watch.logged_at + LOG_INTERVAL;
+		store_wait_until(in, watch.logged_at + LOG_INTERVAL);
 	for (int i = 0; i < watch.n; i++)
 	{
 		const Probe *p = watch.probe[i];
-		const RedisConn *c = &p->conn;
 
-		*epoch += c->socket.epoch;
-		if (c->state == CONN_CLOSED)
-			*until = Min(*until, p->next_try);
-		else if (c->state == CONN_READY)
-			*until = Min(*until, p->answer_until != 0 ? p->answer_until : probe_next_ask(p));
-		n += redis_conn_interests(c, out + n, until);
+		if (p->conn.state == CONN_CLOSED)
+			store_wait_until(in, p->next_try);
+		else if (p->conn.state == CONN_READY)
+			store_wait_until(in, p->answer_until != 0 ? p->answer_until : probe_next_ask(p));
+		redis_conn_interests(&p->conn, in);
 	}
-	return n;
 }

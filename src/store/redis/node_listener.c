@@ -56,8 +56,7 @@ typedef struct ChannelKey
 /* A key that uses the channel. */
 typedef struct ChannelUser
 {
-	int			len;
-	char		name[LR_NAME_MAX];
+	TopicKey	key;
 	bool		wanted;			/* by the caller */
 	bool		told;			/* the caller was notified that it is confirmed */
 } ChannelUser;
@@ -69,9 +68,6 @@ typedef struct ChannelUser
 typedef struct Channel
 {
 	ChannelKey	key;
-	LrTopic		topic;
-	uint64		owner;			/* owner that the channel belongs to, if it is
-								 * one for a single owner; else 0 */
 	ChannelUser users[2];
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		unanswered;		/* that request is unanswered; it is in the
@@ -103,19 +99,6 @@ struct NodeListener
 	int64		answer_until;	/* something must be received before that; 0 =
 								 * no limit */
 };
-
-/*
- * topic_key --- set the hash key of a topic; zeroed first, as tables compare all bytes
- */
-void
-topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int name_len)
-{
-	memset(key, 0, sizeof(TopicKey));
-	key->topic = topic;
-	key->owner = owner;
-	key->len = name_len;
-	memcpy(key->name, name, name_len);
-}
 
 HTAB *
 listener_table(const char *name, Size key_size, Size entry_size)
@@ -153,20 +136,19 @@ node_listener_close(NodeListener *l)
 }
 
 static void
-listener_channel_key(ChannelKey *key, LrTopic topic, uint64 owner, const char *name,
-					 int name_len)
+listener_channel_key(ChannelKey *key, const TopicKey *of)
 {
 	char		text[LR_OWNER_MAX];
 
 	memset(key, 0, sizeof(ChannelKey));
-	(void) lr_owner_text(owner, text);
-	key->len = lr_channel_name(topic, name, name_len, text, key->channel);
+	(void) lr_owner_text(of->owner, text);
+	key->len = lr_channel_name(of->topic, of->name, of->len, text, key->channel);
 }
 
 static ChannelUser *
-listener_user_of(Channel *ch, const char *name, int name_len)
+listener_user_of(Channel *ch, const TopicKey *key)
 {
-	return &ch->users[memchr(name, '{', name_len) != NULL];
+	return &ch->users[memchr(key->name, '{', key->len) != NULL];
 }
 
 static bool
@@ -181,30 +163,23 @@ listener_is_wanted(const Channel *ch)
  * If it is subscribed to already, the caller is notified again that it is confirmed.
  */
 void
-node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
-						const char *name, int name_len)
+node_listener_subscribe(NodeListener *l, const TopicKey *key)
 {
-	ChannelKey	key;
+	ChannelKey	channel;
 	Channel    *ch;
 	ChannelUser *user;
 	bool		found;
 
-	listener_channel_key(&key, topic, owner, name, name_len);
-	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
+	listener_channel_key(&channel, key);
+	ch = hash_search(l->channels, &channel, HASH_ENTER, &found);
 	if (!found)
 	{
-		ch->topic = topic;
-		ch->owner = owner;
 		ch->users[0].wanted = ch->users[1].wanted = false;
 		ch->asked = ch->unanswered = false;
 	}
-	user = listener_user_of(ch, name, name_len);
-	if (!user->wanted)
-	{
-		l->nwanted++;
-		user->len = name_len;
-		memcpy(user->name, name, name_len);
-	}
+	user = listener_user_of(ch, key);
+	l->nwanted += !user->wanted;
+	user->key = *key;
 	user->wanted = true;
 	user->told = false;
 	ch->refused = false;
@@ -215,18 +190,17 @@ node_listener_subscribe(NodeListener *l, LrTopic topic, uint64 owner,
  * node_listener_unsubscribe --- stop listening for messages about this key
  */
 void
-node_listener_unsubscribe(NodeListener *l, LrTopic topic, uint64 owner,
-						  const char *name, int name_len)
+node_listener_unsubscribe(NodeListener *l, const TopicKey *key)
 {
-	ChannelKey	key;
+	ChannelKey	channel;
 	Channel    *ch;
 	ChannelUser *user;
 
-	listener_channel_key(&key, topic, owner, name, name_len);
-	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+	listener_channel_key(&channel, key);
+	ch = hash_search(l->channels, &channel, HASH_FIND, NULL);
 	if (ch == NULL)
 		return;
-	user = listener_user_of(ch, name, name_len);
+	user = listener_user_of(ch, key);
 	if (!user->wanted)
 		return;
 	user->wanted = false;
@@ -279,7 +253,7 @@ listener_lost(NodeListener *l)
 				 errdetail_internal("%s", l->conn.failure.error.detail)));
 	}
 	if (was_connected)
-		l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
+		l->callback(STORE_LISTEN_LOST, NULL);
 }
 
 /* ----------
@@ -307,7 +281,7 @@ listener_tell_users(NodeListener *l, Channel *ch)
 		if (!user->wanted || user->told)
 			continue;
 		user->told = true;
-		l->callback(STORE_LISTEN_CONFIRMED, ch->topic, ch->owner, user->name, user->len);
+		l->callback(STORE_LISTEN_CONFIRMED, &user->key);
 	}
 }
 
@@ -439,8 +413,7 @@ listener_tell_refused(NodeListener *l, const Channel *ch)
 {
 	for (int i = 0; i < lengthof(ch->users); i++)
 		if (ch->users[i].wanted)
-			l->callback(STORE_LISTEN_REFUSED, ch->topic, ch->owner, ch->users[i].name,
-						ch->users[i].len);
+			l->callback(STORE_LISTEN_REFUSED, &ch->users[i].key);
 }
 
 /*
@@ -519,7 +492,7 @@ listener_is_ended(NodeListener *l, Channel *ch, const char *word)
 	ch->users[0].told = ch->users[1].told = false;
 	listener_put_off(l);
 	l->dirty = true;
-	l->callback(STORE_LISTEN_LOST, TOPIC_COUNT, 0, NULL, 0);
+	l->callback(STORE_LISTEN_LOST, NULL);
 	return true;
 }
 
@@ -556,8 +529,7 @@ listener_take_push(NodeListener *l)
 	{
 		for (int i = 0; ch != NULL && i < lengthof(ch->users); i++)
 			if (ch->users[i].wanted)
-				l->callback(STORE_LISTEN_RELEASED, ch->topic, ch->owner, ch->users[i].name,
-							ch->users[i].len);
+				l->callback(STORE_LISTEN_RELEASED, &ch->users[i].key);
 		return true;
 	}
 	if (listener_is_ended(l, ch, v[1].str))
@@ -723,48 +695,22 @@ node_listener_step(NodeListener *l)
 /*
  * node_listener_interests --- see StoreRoutine.interests
  */
-int
-node_listener_interests(NodeListener *l, StoreInterest *out, int64 *until,
-						uint32 *epoch)
+void
+node_listener_interests(NodeListener *l, StoreInterests *in)
 {
 	const RedisConn *c = &l->conn;
 
-	*epoch = c->socket.epoch;
-	*until = LR_NEVER;
 	if (c->state == CONN_CLOSED && l->nwanted > 0)
-		*until = l->next_try;
+		store_wait_until(in, l->next_try);
 	else if (c->state == CONN_READY)
 	{
-		*until = l->answer_until != 0 ? l->answer_until :
-			l->heard_at + PING_AFTER;
+		store_wait_until(in, l->answer_until != 0 ? l->answer_until :
+						 l->heard_at + PING_AFTER);
 		if (l->refused_until != 0)
-			*until = Min(*until, l->refused_until);
-
+			store_wait_until(in, l->refused_until);
 		/* Something has been requested since the last step. */
 		if (l->dirty && resp_out_is_empty(&c->out))
-			*until = 0;
+			store_wait_until(in, 0);
 	}
-	return redis_conn_interests(c, out, until);
-}
-
-int
-node_listeners_interests(NodeListener *const *listeners, int n, StoreInterest *out,
-						 int64 *until, uint32 *epoch)
-{
-	int			nout = 0;
-
-	*until = LR_NEVER;
-	*epoch = 0;
-	for (int i = 0; i < n; i++)
-	{
-		int64		its_until;
-		uint32		its_epoch;
-
-		if (listeners[i] == NULL)
-			continue;
-		nout += node_listener_interests(listeners[i], out + nout, &its_until, &its_epoch);
-		*until = Min(*until, its_until);
-		*epoch += its_epoch;
-	}
-	return nout;
+	redis_conn_interests(c, in);
 }

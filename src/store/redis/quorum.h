@@ -338,7 +338,6 @@ extern void quorum_look(QuorumBatch *b);
 /* Like the follow_xxx of StoreRoutine; they do nothing if there is only one node. */
 extern void redis_masters_watch_start(void);
 extern void redis_masters_watch_step(void);
-extern int	redis_masters_watch_interests(StoreInterest *out, int64 *until,
-										  uint32 *epoch);
+extern void redis_masters_watch_interests(StoreInterests *in);
 
 #endif							/* LR_QUORUM_H */

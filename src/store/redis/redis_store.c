@@ -510,63 +510,51 @@ redis_abandon(StoreHandle *h)
 /*
  * redis_batch_interests --- the socket of one node, also between batches
  */
-static int
-redis_batch_interests(const NodeBatch *b, StoreInterest *out)
+static void
+redis_batch_interests(const NodeBatch *b, StoreInterests *in)
 {
-	if (b->conn.socket.fd == PGINVALID_SOCKET)
-		return 0;
-	out->sock = b->conn.socket.fd;
-	out->events = b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE;
-	return 1;
+	if (b->conn.socket.fd != PGINVALID_SOCKET)
+		store_wait_for(in, b->conn.socket.fd,
+					   b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE,
+					   b->conn.socket.epoch);
 }
 
 /*
- * redis_interests --- the sockets to wait for, and until when; *epoch changes when a
- * socket does
+ * redis_interests --- the sockets to wait for, and until when
+ *
+ * While a batch waits for other nodes, nobody reads from one that has answered.
  */
-static int
-redis_interests(StoreHandle *h, StoreInterest *out, int64 *until, uint32 *epoch)
+static void
+redis_interests(StoreHandle *h, StoreInterests *in)
 {
 	const NodeBatch *b = redis_node(h);
 	const ClusterBatch *c = redis_cluster(h);
 	const QuorumBatch *q = redis_masters(h);
-	int			n = 0;
+	int			most = in->n + STORE_MAX_INTERESTS;
 
 	if (q != NULL)
 	{
-		*epoch = b->conn.socket.epoch;
-		*until = quorum_batch_until(q);
-
-		/*
-		 * While a batch waits for other nodes, nobody reads from one that has answered.
-		 */
+		store_wait_until(in, quorum_batch_until(q));
 		for (int i = 0; i < q->n; i++)
 			if (q->link[i] != NULL)
-			{
-				*epoch += q->link[i]->node.conn.socket.epoch;
 				if (q->link[i]->node.batch.active || !q->batch.active)
-					n += redis_batch_interests(&q->link[i]->node, out + n);
-			}
-		return n;
+					redis_batch_interests(&q->link[i]->node, in);
 	}
-	if (c == NULL)
+	else if (c != NULL)
 	{
-		*epoch = b->conn.socket.epoch;
-		*until = b->batch.active ? node_batch_until(b) : LR_NEVER;
-		return redis_batch_interests(b, out);
+		if (cluster_batch_is_active(c))
+			store_wait_until(in, cluster_batch_until(c));
+		for (int i = 0; i < NODE_MASTERS; i++)
+			if (c->link[i] != NULL && in->n < most &&
+				(c->link[i]->batch.active || !cluster_batch_is_active(c)))
+				redis_batch_interests(c->link[i], in);
 	}
-	*epoch = b->conn.socket.epoch;
-	*until = cluster_batch_is_active(c) ? cluster_batch_until(c) : LR_NEVER;
-	for (int i = 0; i < NODE_MASTERS; i++)
+	else
 	{
-		if (c->link[i] == NULL)
-			continue;
-		*epoch += c->link[i]->conn.socket.epoch;
-		if (n < STORE_MAX_INTERESTS &&
-			(c->link[i]->batch.active || !cluster_batch_is_active(c)))
-			n += redis_batch_interests(c->link[i], out + n);
+		if (b->batch.active)
+			store_wait_until(in, node_batch_until(b));
+		redis_batch_interests(b, in);
 	}
-	return n;
 }
 
 static bool
@@ -581,22 +569,16 @@ redis_connected(StoreHandle *h)
 /*
  * redis_connections --- see store.h
  *
- * With several nodes the epoch of redis_interests() would not do: an unreachable node
- * gets a new socket again and again.
+ * With several nodes the sockets would not do: an unreachable node gets a new one again
+ * and again.
  */
 static uint32
 redis_connections(StoreHandle *h)
 {
-	StoreInterest interest[STORE_MAX_INTERESTS];
-	int64		until;
-	uint32		epoch;
-
 	if (redis_masters(h) != NULL)
 		return quorum_batch_connections(redis_masters(h));
-	if (redis_cluster(h) != NULL)
-		return cluster_batch_connections(redis_cluster(h));
-	(void) redis_interests(h, interest, &until, &epoch);
-	return epoch;
+	return redis_cluster(h) != NULL ? cluster_batch_connections(redis_cluster(h)) :
+		redis_node(h)->conn.socket.epoch;
 }
 
 static int64
@@ -757,20 +739,12 @@ redis_follow_step(void)
 	redis_masters_watch_step();
 }
 
-static int
-redis_follow_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+static void
+redis_follow_interests(StoreInterests *in)
 {
-	int64		its_until;
-	uint32		its_epoch;
-	int			n = redis_discovery_interests(out, until, epoch);
-
-	n += redis_cluster_watch_interests(out + n, &its_until, &its_epoch);
-	*until = Min(*until, its_until);
-	*epoch += its_epoch;
-	n += redis_masters_watch_interests(out + n, &its_until, &its_epoch);
-	*until = Min(*until, its_until);
-	*epoch += its_epoch;
-	return n;
+	redis_discovery_interests(in);
+	redis_cluster_watch_interests(in);
+	redis_masters_watch_interests(in);
 }
 
 const StoreRoutine redis_store = {

@@ -497,23 +497,17 @@ sentinel_step(RedisSentinel *s, int64 since)
 	return news;
 }
 
-int
-sentinel_interests(const RedisSentinel *s, StoreInterest *out, int64 *until,
-				   uint32 *epoch)
+void
+sentinel_interests(const RedisSentinel *s, StoreInterests *in)
 {
-	int			n;
-
-	*epoch = s->ask.socket.epoch + s->ear.socket.epoch;
-	*until = LR_NEVER;
 	if (s->ask.state == CONN_CLOSED)
-		*until = s->next_try;
+		store_wait_until(in, s->next_try);
 	else if (s->nawaited > 0)
-		*until = s->answer_until;
+		store_wait_until(in, s->answer_until);
 	if (s->ear.state == CONN_READY)
-		*until = Min(*until, s->ear_until != 0 ? s->ear_until : s->heard_at + PING_AFTER);
+		store_wait_until(in, s->ear_until != 0 ? s->ear_until : s->heard_at + PING_AFTER);
 	else if (s->ear.state == CONN_CLOSED && s->state == NODE_UP)
-		*until = Min(*until, s->ear_next_try);
-	n = redis_conn_interests(&s->ask, out, until);
-	n += redis_conn_interests(&s->ear, out + n, until);
-	return n;
+		store_wait_until(in, s->ear_next_try);
+	redis_conn_interests(&s->ask, in);
+	redis_conn_interests(&s->ear, in);
 }

@@ -44,6 +44,9 @@
 #define KEEPALIVE_INTERVAL_S	10
 #define KEEPALIVE_COUNT		3
 
+/* Of all sockets of this process. */
+static uint32 last_epoch = 0;
+
 /* ----------
  * Opening and closing
  * ----------
@@ -120,7 +123,7 @@ redis_socket_open(RedisSocket *s, int family)
 		ReleaseExternalFD();
 		return error;
 	}
-	s->epoch++;
+	s->epoch = ++last_epoch;
 	s->can_wait = false;
 	s->shut = false;
 	if (family != AF_UNIX)
@@ -142,7 +145,7 @@ redis_socket_close(RedisSocket *s)
 	closesocket(s->fd);
 	ReleaseExternalFD();
 	s->fd = PGINVALID_SOCKET;
-	s->epoch++;
+	s->epoch = ++last_epoch;
 }
 
 /*

@@ -399,15 +399,22 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 		submit_next(h);
 }
 
-static int
-table_interests(StoreHandle *handle, StoreInterest *out, int64 *until,
-				uint32 *epoch)
+static void
+table_interests(StoreHandle *handle, StoreInterests *in)
 {
 	TableHandle *h = (TableHandle *) handle;
 
-	*epoch = requests_epoch();
-	*until = h->batch.active ? h->batch.deadline : LR_NEVER;
-	return 0;
+	if (h->batch.active)
+		store_wait_until(in, h->batch.deadline);
+}
+
+/*
+ * table_connections --- see store.h; a worker counts as a connection
+ */
+static uint32
+table_connections(StoreHandle *handle)
+{
+	return requests_epoch();
 }
 
 static void
@@ -442,5 +449,6 @@ const StoreRoutine table_store = {
 	.reserve = table_reserve,
 	.error = table_error,
 	.connected = table_connected,
+	.connections = table_connections,
 	.disconnect = table_abandon,
 };

@@ -26,12 +26,9 @@ resolver_step(NodeServes serves)
 {
 }
 
-int
-resolver_interests(StoreInterest *out, int64 *until, uint32 *epoch)
+void
+resolver_interests(StoreInterests *in)
 {
-	*until = LR_NEVER;
-	*epoch = 0;
-	return 0;
 }
 
 void
