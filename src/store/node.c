@@ -169,6 +169,24 @@ node_get_status(NodeId node, NodeStatus *out)
 }
 
 void
+node_warn_of_eviction(NodeId node, char *warned, size_t size)
+{
+	NodeStatus	status;
+
+	(void) node_get_status(node, &status);
+	if (strcmp(status.maxmemory_policy, warned) == 0)
+		return;
+	strlcpy(warned, status.maxmemory_policy, size);
+	if (warned[0] == '\0' || strcmp(warned, "noeviction") == 0)
+		return;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("the lock store at %s can evict locks", status.address),
+			 errdetail("Its maxmemory-policy is \"%s\".", warned),
+			 errhint("Set it to \"noeviction\".")));
+}
+
+void
 node_set_state(NodeId node, NodeState state)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);

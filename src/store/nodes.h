@@ -104,6 +104,12 @@ extern void node_vanish(NodeId node);
 /* Copy the status; false if there is no such node. */
 extern bool node_get_status(NodeId node, NodeStatus *out);
 
+/*
+ * Warn if the node may evict locks by its maxmemory_policy, unless that was "warned" of
+ * last; "warned" has room for "size" bytes.
+ */
+extern void node_warn_of_eviction(NodeId node, char *warned, size_t size);
+
 /* Called by the watchdog.  A NULL text leaves the present one alone. */
 extern void node_set_state(NodeId node, NodeState state);
 extern void node_set_facts(NodeId node, const char *address,

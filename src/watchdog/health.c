@@ -61,24 +61,6 @@ health_forget(StoreHealth *h)
  */
 
 /*
- * warn_of_eviction --- warn of a store that may evict locks
- */
-static void
-warn_of_eviction(StoreHealth *h, const NodeStatus *status)
-{
-	if (strcmp(status->maxmemory_policy, h->warned_policy) == 0)
-		return;
-	strlcpy(h->warned_policy, status->maxmemory_policy, sizeof(h->warned_policy));
-	if (h->warned_policy[0] == '\0' || strcmp(h->warned_policy, "noeviction") == 0)
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("the lock store at %s can evict locks", status->address),
-			 errdetail("Its maxmemory-policy is \"%s\".", h->warned_policy),
-			 errhint("Set it to \"noeviction\".")));
-}
-
-/*
  * warn_of_role --- warn of a store that takes no locks
  */
 static void
@@ -125,7 +107,7 @@ judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 	{
 		h->next_facts = lr_now() + FACTS_INTERVAL;
 		(void) node_get_status(h->node, &status);
-		warn_of_eviction(h, &status);
+		node_warn_of_eviction(h->node, h->warned_policy, sizeof(h->warned_policy));
 		warn_of_role(h, &status);
 	}
 	else if (last->kind == STORE_FACTS)

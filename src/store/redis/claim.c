@@ -82,7 +82,7 @@ redis_claim_step(void)
 	{
 		if (lr_now() < claim.next_try)
 			return;
-		redis_target_set_claimant(&claim.target, &claim.at);
+		redis_target_set_asked(&claim.target, TARGET_CLAIMANT, &claim.at);
 		claim.asked_at = lr_now();
 		redis_conn_open(&claim.conn, &claim.target, LR_NEVER);
 	}

@@ -95,18 +95,6 @@ cluster_batch_busy(ClusterBatch *c, NodeBatch **out)
 	return n;
 }
 
-bool
-cluster_batch_is_active(const ClusterBatch *c)
-{
-	return c->batch.active;
-}
-
-bool
-cluster_batch_has_open(const ClusterBatch *c)
-{
-	return c->batch.active && c->batch.left > 0;
-}
-
 /* ----------
  * Routing
  * ----------
@@ -118,9 +106,7 @@ cluster_batch_has_open(const ClusterBatch *c)
 static void
 cluster_fail_op(ClusterBatch *c, StoreOp *op, int sqlstate, const char *detail)
 {
-	memset(&c->error, 0, sizeof(StoreError));
-	c->error.sqlstate = sqlstate;
-	strlcpy(c->error.detail, detail, sizeof(c->error.detail));
+	batch_set_error(&c->batch, sqlstate, detail);
 	op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
 	c->batch.left--;
 }
@@ -229,7 +215,7 @@ cluster_note_end(ClusterBatch *c, int row)
 	c->at_work[row] = false;
 	if (b->batch.error.sqlstate == 0 || (c->home_failed && row != c->home))
 		return;
-	c->error = b->batch.error;
+	c->batch.error = b->batch.error;
 	c->home_failed = row == c->home;
 }
 
@@ -267,7 +253,7 @@ cluster_route(ClusterBatch *c)
 	int			n[NODE_MASTERS] = {0};
 	int			missing = 0;
 	bool		again = false;
-	char		why[sizeof(c->error.detail)];
+	char		why[sizeof(c->batch.error.detail)];
 
 	c->routed_by = topology_epoch();
 	c->route_at = LR_NEVER;
@@ -446,7 +432,6 @@ cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
 {
 	cluster_batch_drop(c);
 	batch_start(&c->batch, ops, nops, deadline);
-	memset(&c->error, 0, sizeof(StoreError));
 	c->home_failed = false;
 	c->map_wanted_at = 0;
 	c->map_until = lr_now() + lr_connect_timeout * LR_US_PER_MS;
@@ -482,7 +467,7 @@ cluster_batch_check_time(ClusterBatch *c, bool leave)
 	int64		now = lr_now();
 	bool		over = now >= c->batch.deadline ||
 		(now >= c->map_until && cluster_open_slots() == SLOT_COUNT);
-	char		why[sizeof(c->error.detail)];
+	char		why[sizeof(c->batch.error.detail)];
 
 	if (c->batch.left > 0 && (over || leave))
 		cluster_explain(why, sizeof(why));
@@ -536,10 +521,8 @@ cluster_batch_abandon(ClusterBatch *c)
 		if (c->link[i] != NULL)
 			c->link[i]->handed_on = 0;
 	}
-	memset(&c->error, 0, sizeof(StoreError));
-	c->error.sqlstate = ERRCODE_STORE_FAILED;
-	strlcpy(c->error.detail, "The request was given up before it was answered.",
-			sizeof(c->error.detail));
+	batch_set_error(&c->batch, ERRCODE_STORE_FAILED,
+					"The request was given up before it was answered.");
 	cluster_end(c);
 }
 

@@ -112,7 +112,8 @@ typedef struct ClusterBatch
 
 	bool		at_work[NODE_MASTERS];	/* has worked on a part of the batch */
 
-	StoreBatch	batch;			/* "left" counts operations that belong to no link */
+	StoreBatch	batch;			/* "left" counts operations that belong to no link;
+								 * the error is that of the last failure */
 	int64		route_at;		/* when to route these again */
 	int64		refused_at;		/* when the node of the map last refused an operation */
 	int64		map_wanted_at;	/* when we last asked for a new map */
@@ -120,9 +121,7 @@ typedef struct ClusterBatch
 	uint32		routed_by;		/* topology_epoch() when operations were last routed */
 	int			tried_again;	/* retries because the keys of a script were
 								 * not all there */
-	StoreError	error;			/* of the last failure; of that at "home", if
-								 * there was one */
-	bool		home_failed;
+	bool		home_failed;	/* batch.error is that at "home" */
 } ClusterBatch;
 
 extern void cluster_batch_init(ClusterBatch *c, const char *role, bool patient,
@@ -143,13 +142,9 @@ extern void cluster_batch_drop(ClusterBatch *c);
 extern void cluster_batch_check_time(ClusterBatch *c, bool leave);
 extern int64 cluster_batch_until(const ClusterBatch *c);
 extern void cluster_batch_abandon(ClusterBatch *c);
-extern bool cluster_batch_is_active(const ClusterBatch *c);
 
 /* Return the links that are at work in "out", and their number. */
 extern int	cluster_batch_busy(ClusterBatch *c, NodeBatch **out);
-
-/* Are there operations that no link has? */
-extern bool cluster_batch_has_open(const ClusterBatch *c);
 
 /* Between batches. */
 extern void cluster_batch_check_connections(ClusterBatch *c);

@@ -118,7 +118,7 @@ scout_make(void)
 {
 	Scout	   *s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
 
-	redis_target_set_seed(&s->target, &lr_redis_url->seed[0]);
+	redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[0]);
 	redis_conn_init(&s->conn, "scout", false);
 	if (!resp_in_enlarge(&s->conn.in, MAP_TEXT_SIZE))
 		ereport(ERROR,
@@ -377,7 +377,7 @@ scout_choose_undecided(Scout *s)
 		d->being_asked |= 1U << n;
 		watch.next_seed = n + 1;
 		s->seed = n;
-		redis_target_set_seed(&s->target, &lr_redis_url->seed[n]);
+		redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[n]);
 		return true;
 	}
 	return false;
@@ -400,12 +400,12 @@ scout_choose(Scout *s)
 
 		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nseeds)
 		{
-			redis_target_set_seed(&s->target, &lr_redis_url->seed[n - NODE_MASTERS]);
+			redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[n - NODE_MASTERS]);
 			return true;
 		}
 		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, &generation))
 		{
-			redis_target_set_seed(&s->target, &node.at);
+			redis_target_set_asked(&s->target, TARGET_SEED, &node.at);
 			return true;
 		}
 	}

@@ -205,12 +205,12 @@ conn_shake_hands(RedisConn *c)
 			switch (redis_handshake_take(&c->handshake, c->target,
 										 c->in.values, &c->failure))
 			{
-				case HANDSHAKE_UNDER_WAY:
+				case STEP_UNDER_WAY:
 					break;
-				case HANDSHAKE_DONE:
+				case STEP_DONE:
 					conn_ready(c);
 					break;
-				case HANDSHAKE_FAILED:
+				case STEP_FAILED:
 					redis_conn_close(c);
 					break;
 			}
@@ -230,16 +230,16 @@ conn_secure(RedisConn *c)
 {
 	switch (redis_tls_shake_hands(&c->tls, &c->failure))
 	{
-		case TLS_UNDER_WAY:
+		case STEP_UNDER_WAY:
 			if (lr_now() >= c->connect.until)
 				conn_out_of_time(c, "The node accepted the connection but did not finish the TLS handshake in time.",
 								 redis_target_has_answered(c->target) ? NULL :
 								 gettext_noop("The port in lockredis.url may be one without TLS."));
 			break;
-		case TLS_DONE:
+		case STEP_DONE:
 			conn_greet(c);
 			break;
-		case TLS_FAILED:
+		case STEP_FAILED:
 			redis_target_want_addresses(c->target, WANT_REACHABLE);
 			if (c->tls.error == 0 && redis_target_has_answered(c->target))
 				c->failure.error.hint = NULL;	/* the settings are right */
@@ -273,12 +273,12 @@ redis_conn_advance(RedisConn *c)
 		switch (redis_connect_step(&c->connect, c->target, &c->socket,
 								   &c->failure))
 		{
-			case CONNECT_UNDER_WAY:
+			case STEP_UNDER_WAY:
 				return;
-			case CONNECT_DONE:
+			case STEP_DONE:
 				conn_connected(c);
 				break;
-			case CONNECT_FAILED:
+			case STEP_FAILED:
 				redis_conn_close(c);
 				break;
 		}

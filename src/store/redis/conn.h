@@ -92,13 +92,10 @@ typedef struct RedisTarget
 extern void redis_target_set(RedisTarget *t, NodeId node);
 
 /*
- * A node of the cluster that is asked for its map: one that the settings name, or one of
- * the masters.
+ * A node at this address that is only asked a question: TARGET_SEED, one that the settings
+ * name, or a master; or TARGET_CLAIMANT.
  */
-extern void redis_target_set_seed(RedisTarget *t, const RedisHost *at);
-
-/* A node that is only asked whether it is a master. */
-extern void redis_target_set_claimant(RedisTarget *t, const RedisHost *at);
+extern void redis_target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at);
 
 /* One of the Sentinels that the settings name. */
 extern void redis_target_set_sentinel(RedisTarget *t, int number);
@@ -164,6 +161,14 @@ typedef struct RedisFailure
 								 * REFUSED or DENIED */
 	StoreError	error;			/* its address is that of the target */
 } RedisFailure;
+
+/* What a step towards a connection has come to. */
+typedef enum StepResult
+{
+	STEP_UNDER_WAY,
+	STEP_DONE,
+	STEP_FAILED					/* *f says why */
+} StepResult;
 
 /* Set everything but the address.  "hint" is static text or NULL. */
 extern void redis_failure_set(RedisFailure *f, StoreOutcome outcome,
@@ -329,19 +334,12 @@ typedef struct RedisTls
 	TlsPeer		peer;
 } RedisTls;
 
-typedef enum TlsResult
-{
-	TLS_UNDER_WAY,
-	TLS_DONE,
-	TLS_FAILED					/* *f says why */
-} TlsResult;
-
 /* Begin on a connected socket, which still belongs to the caller; false: failed. */
 extern bool redis_tls_start(RedisTls *t, const RedisTarget *target,
 							RedisSocket *s, RedisFailure *f);
 
 /* Continue the handshake as far as is possible without waiting. */
-extern TlsResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
+extern StepResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
 
 /* End TLS before the socket is closed; sends nothing. */
 extern void redis_tls_close(RedisTls *t);
@@ -429,19 +427,12 @@ typedef struct RedisConnect
 	int64		pause_until;	/* when to go on, while there is none */
 } RedisConnect;
 
-typedef enum ConnectResult
-{
-	CONNECT_UNDER_WAY,
-	CONNECT_DONE,
-	CONNECT_FAILED				/* *f says why */
-} ConnectResult;
-
 /* Start connecting; it must be ready before "until" and within connect_timeout. */
 extern void redis_connect_start(RedisConnect *d, int64 until);
 
 /* Go on as far as is possible without waiting. */
-extern ConnectResult redis_connect_step(RedisConnect *d, const RedisTarget *t,
-										RedisSocket *s, RedisFailure *f);
+extern StepResult redis_connect_step(RedisConnect *d, const RedisTarget *t,
+									 RedisSocket *s, RedisFailure *f);
 
 /* When to call redis_connect_step() even if nothing happens to the socket. */
 extern int64 redis_connect_next(const RedisConnect *d, const RedisSocket *s);
@@ -505,13 +496,6 @@ typedef struct RedisHandshake
 	int64		clock_offset;	/* see RedisConn */
 } RedisHandshake;
 
-typedef enum HandshakeResult
-{
-	HANDSHAKE_UNDER_WAY,
-	HANDSHAKE_DONE,
-	HANDSHAKE_FAILED			/* *f says why */
-} HandshakeResult;
-
 /*
  * Encode all requests.  "role" becomes a part of the connection's name; with "probe" the
  * node is asked for its facts.  False: failed.
@@ -521,10 +505,10 @@ extern bool redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
 								  RedisFailure *f);
 
 /* Take the next reply. */
-extern HandshakeResult redis_handshake_take(RedisHandshake *hs,
-											const RedisTarget *t,
-											const RedisValue *v,
-											RedisFailure *f);
+extern StepResult redis_handshake_take(RedisHandshake *hs,
+									   const RedisTarget *t,
+									   const RedisValue *v,
+									   RedisFailure *f);
 extern void redis_handshake_forget_secret(RedisHandshake *hs);
 
 /*

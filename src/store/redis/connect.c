@@ -114,13 +114,13 @@ connect_find_addresses(RedisConnect *d, const RedisTarget *t)
  * ----------
  */
 
-static ConnectResult
+static StepResult
 connect_failed(RedisFailure *f, const char *detail)
 {
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE,
 					  NULL, "%s", detail);
-	return CONNECT_FAILED;
+	return STEP_FAILED;
 }
 
 void
@@ -138,7 +138,7 @@ redis_connect_timed_out(const RedisConnect *d, const RedisTarget *t,
  *
  * When giving up, have the name resolved again: it may have moved.
  */
-static ConnectResult
+static StepResult
 connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 					   RedisFailure *f, int error)
 {
@@ -146,18 +146,18 @@ connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	if (d->next_address < d->addresses.count)
 	{
 		d->pause_until = 0;
-		return CONNECT_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	}
 	if (error == ETIMEDOUT)
 	{
 		redis_connect_timed_out(d, t, f, "Could not connect to the node in time.");
-		return CONNECT_FAILED;
+		return STEP_FAILED;
 	}
 	redis_target_want_addresses(t, WANT_REACHABLE);
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "Could not connect to the node: %s.", strerror(error));
-	return CONNECT_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -166,7 +166,7 @@ connect_address_failed(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
  * That says nothing about the address, so neither try the next one nor have the name
  * resolved again.
  */
-static ConnectResult
+static StepResult
 connect_no_socket(RedisFailure *f, int error)
 {
 	if (error == EMFILE)
@@ -175,7 +175,7 @@ connect_no_socket(RedisFailure *f, int error)
 	else
 		redis_failure_set(f, STORE_DOWN, ERRCODE_INSUFFICIENT_RESOURCES, NULL,
 						  "Could not create a socket: %s.", strerror(error));
-	return CONNECT_FAILED;
+	return STEP_FAILED;
 }
 
 static bool
@@ -188,7 +188,7 @@ connect_is_lack(int error)
 /*
  * connect_out_of_time --- the time is up, and no address is being tried
  */
-static ConnectResult
+static StepResult
 connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 					RedisFailure *f)
 {
@@ -209,7 +209,7 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 					  "Could not resolve the host name that the Sentinels announce: %s." :
 					  "Could not resolve the host name in lockredis.url: %s.",
 					  d->addresses.error);
-	return CONNECT_FAILED;
+	return STEP_FAILED;
 }
 
 /* ----------
@@ -223,7 +223,7 @@ connect_out_of_time(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
  * Each address gets a share of the time, as one that drops packets must leave some for
  * the others.
  */
-static ConnectResult
+static StepResult
 connect_try_address(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 					RedisFailure *f, int64 now)
 {
@@ -242,21 +242,21 @@ connect_try_address(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 		if (errno == EINTR)
 			continue;
 		if (errno == EINPROGRESS || errno == EALREADY || errno == EISCONN)
-			return CONNECT_UNDER_WAY;
+			return STEP_UNDER_WAY;
 		if (errno != EAGAIN)
 			return connect_address_failed(d, t, s, f, errno);
 		redis_socket_close(s);
 		d->next_address--;
 		d->pause_until = now + BACKLOG_POLL;
-		return CONNECT_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	}
-	return CONNECT_UNDER_WAY;
+	return STEP_UNDER_WAY;
 }
 
 /*
  * connect_begin_next --- there is no socket: create one if it is time
  */
-static ConnectResult
+static StepResult
 connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 				   RedisFailure *f, int64 now)
 {
@@ -265,21 +265,21 @@ connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	if (now >= d->until)
 		return connect_out_of_time(d, t, s, f);
 	if (now < d->pause_until)
-		return CONNECT_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	switch (redis_target_look(t, why, sizeof(why)))
 	{
 		case TARGET_OPEN:
 			break;
 		case TARGET_NOT_YET:
 			d->pause_until = now + MASTER_POLL;
-			return CONNECT_UNDER_WAY;
+			return STEP_UNDER_WAY;
 		case TARGET_CLOSED:
 			return connect_failed(f, why);
 	}
 	if (d->addresses.count == 0 && !connect_find_addresses(d, t))
 	{
 		d->pause_until = now + RESOLVE_POLL;
-		return CONNECT_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	}
 	return connect_try_address(d, t, s, f, now);
 }
@@ -287,7 +287,7 @@ connect_begin_next(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 /*
  * connect_look --- has connect() finished?
  */
-static ConnectResult
+static StepResult
 connect_look(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 			 RedisFailure *f, int64 now)
 {
@@ -296,18 +296,18 @@ connect_look(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	socklen_t	len = sizeof(error);
 
 	if (poll(&pfd, 1, 0) <= 0)
-		return now < d->address_until ? CONNECT_UNDER_WAY :
+		return now < d->address_until ? STEP_UNDER_WAY :
 			connect_address_failed(d, t, s, f, ETIMEDOUT);
 	if (getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
 		error = errno;
-	return error == 0 ? CONNECT_DONE :
+	return error == 0 ? STEP_DONE :
 		connect_address_failed(d, t, s, f, error);
 }
 
 /*
  * redis_connect_step --- see conn.h
  */
-ConnectResult
+StepResult
 redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 				   RedisFailure *f)
 {
@@ -315,16 +315,16 @@ redis_connect_step(RedisConnect *d, const RedisTarget *t, RedisSocket *s,
 	{
 		int64		now = lr_now();
 		bool		has_socket = s->fd != PGINVALID_SOCKET;
-		ConnectResult result = has_socket ? connect_look(d, t, s, f, now) :
+		StepResult	result = has_socket ? connect_look(d, t, s, f, now) :
 			connect_begin_next(d, t, s, f, now);
 
-		if (result != CONNECT_UNDER_WAY)
+		if (result != STEP_UNDER_WAY)
 			return result;
 
 		/* Go on unless we wait for the same as before. */
 		if (has_socket == (s->fd != PGINVALID_SOCKET) &&
 			(has_socket || d->pause_until > now))
-			return CONNECT_UNDER_WAY;
+			return STEP_UNDER_WAY;
 	}
 }
 

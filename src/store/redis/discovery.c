@@ -542,12 +542,6 @@ round_is_complete(int64 now)
  * ----------
  */
 
-static void
-show_host(const RedisHost *at, char *out, size_t size)
-{
-	snprintf(out, size, strchr(at->host, ':') ? "[%s]:%d" : "%s:%d", at->host, at->port);
-}
-
 /*
  * log_change --- log a change in one line, but not too often
  */
@@ -562,8 +556,8 @@ log_change(const RedisHost *from, const RedisHost *to, int64 now)
 		discovery.unlogged++;
 		return;
 	}
-	show_host(from, was, sizeof(was));
-	show_host(to, is, sizeof(is));
+	redis_host_show(from, was, sizeof(was));
+	redis_host_show(to, is, sizeof(is));
 	ereport(LOG,
 			(from->host[0] == '\0' ?
 			 errmsg("lockredis: the master of \"%s\" is at %s",

@@ -483,7 +483,7 @@ handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
  * A request that is not needed may fail, unless the error says that we have to
  * authenticate.
  */
-static HandshakeResult
+static StepResult
 handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 				const RedisTarget *t, const RedisValue *v, RedisFailure *f)
 {
@@ -496,7 +496,7 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 		outcome = STORE_DENIED;
 	if (!handshake_is_needed(greeting, t) && !full && !redis_words_begin(words, "NOAUTH") &&
 		!redis_words_begin(words, "DENIED"))
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 
 	/* Some versions repeat an unknown command in the error. */
 	if (hs->secret[0] != '\0' && strstr(v->str, hs->secret) != NULL)
@@ -514,7 +514,7 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 		redis_failure_set(f, outcome, ERRCODE_STORE_FAILED,
 						  t->kind == TARGET_NODE ? redis_words_hint(words) : NULL,
 						  "The node answered: %s", words);
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -533,19 +533,19 @@ handshake_field(const RedisValue *reply, const char *field)
 /*
  * handshake_take_voter --- can the node be an independent master?
  */
-static HandshakeResult
+static StepResult
 handshake_take_voter(const RedisValue *reply, RedisFailure *f)
 {
 	bool		alone = strcmp(handshake_field(reply, "mode"), "standalone") == 0;
 
 	if (alone && strcmp(handshake_field(reply, "role"), "master") == 0)
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
 					  alone ? "The node is a replica." :
 					  "What answers there is a Sentinel, or a node of a Redis Cluster.");
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -554,7 +554,7 @@ handshake_take_voter(const RedisValue *reply, RedisFailure *f)
  * The detail says what the URL would have to be, as everybody whom this concerns sees
  * the detail.
  */
-static HandshakeResult
+static StepResult
 handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
 {
 	const char *mode = handshake_field(reply, "mode");
@@ -570,22 +570,22 @@ handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
 					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Check lockredis.url."),
 					  "What answers there is %s%s.", wanted, is);
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
  * handshake_take_id --- is it the node that the map has at this address?
  */
-static HandshakeResult
+static StepResult
 handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
 {
 	if (strcmp(v->str, t->id) == 0)
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	cluster_want_map();
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "What answers there is another node than that of the cluster.");
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -594,28 +594,28 @@ handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
  * Called after each reply to INFO; the first one is about the server, which contains
  * both.
  */
-static HandshakeResult
+static StepResult
 handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
 {
 	RedisFacts *facts = &hs->facts;
 
 	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
 	{
 		redis_failure_set(f, STORE_DENIED,
 						  ERRCODE_STORE_DENIED, NULL,
 						  "The node does not say since when it runs.");
-		return HANDSHAKE_FAILED;
+		return STEP_FAILED;
 	}
 	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by,
 					 &facts->life, &facts->since))
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE,
 					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
 					  "It is the same server as that of another URL.");
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -624,7 +624,7 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
  * A node that says that it is a master may not be the master any more; topology.c
  * decides that.  A node that says that it is none certainly is none.
  */
-static HandshakeResult
+static StepResult
 handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 					 const RedisValue *reply, RedisFailure *f)
 {
@@ -635,20 +635,20 @@ handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
 	redis_words_clean(hs->facts.version);
 	if (t->kind == TARGET_SENTINEL)
 		return strcmp(handshake_field(reply, "mode"), "sentinel") == 0 ?
-			HANDSHAKE_UNDER_WAY : handshake_is_other(reply, "no Sentinel", f);
+			STEP_UNDER_WAY : handshake_is_other(reply, "no Sentinel", f);
 	if (t->kind == TARGET_VOTER)
 		return handshake_take_voter(reply, f);
 	if (t->kind != TARGET_MASTER && t->kind != TARGET_CLAIMANT)
 		return strcmp(handshake_field(reply, "mode"), "cluster") == 0 ?
-			HANDSHAKE_UNDER_WAY :
+			STEP_UNDER_WAY :
 			handshake_is_other(reply, "no node of a Redis Cluster", f);
 	if (strcmp(handshake_field(reply, "role"), "master") == 0)
-		return HANDSHAKE_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	redis_target_is_no_master(t);
 	redis_failure_set(f, STORE_DOWN,
 					  ERRCODE_STORE_UNREACHABLE, NULL,
 					  "The node that the Sentinels name says that it is no master.");
-	return HANDSHAKE_FAILED;
+	return STEP_FAILED;
 }
 
 /*
@@ -693,7 +693,7 @@ handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
 /*
  * redis_handshake_take --- take the reply to the oldest request
  */
-HandshakeResult
+StepResult
 redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 					 const RedisValue *v, RedisFailure *f)
 {
@@ -701,24 +701,24 @@ redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
 
 	if (v->type == REDIS_REPLY_ERROR)
 	{
-		if (handshake_error(hs, greeting, t, v, f) == HANDSHAKE_FAILED)
-			return HANDSHAKE_FAILED;
+		if (handshake_error(hs, greeting, t, v, f) == STEP_FAILED)
+			return STEP_FAILED;
 	}
 	else if (!handshake_good(hs, t, greeting, v))
 	{
 		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 						  "The node's answer makes no sense in Redis's protocol.");
-		return HANDSHAKE_FAILED;
+		return STEP_FAILED;
 	}
 	if (greeting == GREET_AUTH || greeting == GREET_HELLO)
 		redis_handshake_forget_secret(hs);
 	if (greeting == GREET_HELLO && v->type == REDIS_REPLY_ARRAY &&
-		handshake_take_hello(hs, t, v, f) == HANDSHAKE_FAILED)
-		return HANDSHAKE_FAILED;
+		handshake_take_hello(hs, t, v, f) == STEP_FAILED)
+		return STEP_FAILED;
 	if (greeting == GREET_ID && v->type == REDIS_REPLY_STRING &&
-		handshake_take_id(t, v, f) == HANDSHAKE_FAILED)
-		return HANDSHAKE_FAILED;
-	if (greeting == GREET_INFO && handshake_take_boot(hs, t, f) == HANDSHAKE_FAILED)
-		return HANDSHAKE_FAILED;
-	return hs->next == hs->ngreetings ? HANDSHAKE_DONE : HANDSHAKE_UNDER_WAY;
+		handshake_take_id(t, v, f) == STEP_FAILED)
+		return STEP_FAILED;
+	if (greeting == GREET_INFO && handshake_take_boot(hs, t, f) == STEP_FAILED)
+		return STEP_FAILED;
+	return hs->next == hs->ngreetings ? STEP_DONE : STEP_UNDER_WAY;
 }

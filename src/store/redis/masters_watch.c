@@ -180,33 +180,13 @@ probe_failed(Probe *p, int64 now)
 	probe_set_state(p, NODE_DOWN);
 }
 
-/*
- * probe_warn_of_eviction --- warn if the master may evict locks
- */
-static void
-probe_warn_of_eviction(Probe *p)
-{
-	const RedisFacts *facts = &p->conn.facts;
-
-	if (strcmp(facts->policy, p->warned_policy) == 0)
-		return;
-	strlcpy(p->warned_policy, facts->policy, sizeof(p->warned_policy));
-	if (facts->policy[0] == '\0' || strcmp(facts->policy, "noeviction") == 0)
-		return;
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("the lock store at %s can evict locks", p->conn.failure.error.address),
-			 errdetail("Its maxmemory-policy is \"%s\".", facts->policy),
-			 errhint("Set it to \"noeviction\".")));
-}
-
 static void
 probe_is_up(Probe *p, int64 now)
 {
 	p->answer_until = 0;
 	p->retry_delay = RETRY_MIN;
 	node_set_round_trip(p->node, now - p->asked_at);
-	probe_warn_of_eviction(p);
+	node_warn_of_eviction(p->node, p->warned_policy, sizeof(p->warned_policy));
 	redis_target_set_silent(&p->target, false);
 	if (p->state != NODE_UP)
 		masters_set_there(p->node - NODE_MASTER, true);

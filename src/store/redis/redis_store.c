@@ -160,12 +160,6 @@ redis_wait_event(const NodeBatch *b)
 	return b->conn.state == CONN_READY ? LR_WAIT_REPLY : LR_WAIT_CONNECT;
 }
 
-static long
-redis_wait_timeout(const NodeBatch *b)
-{
-	return lr_ms_until(node_batch_until(b), lr_now());
-}
-
 /*
  * redis_watch --- have a wait event set wait for the connection
  */
@@ -189,7 +183,7 @@ static bool
 redis_wait_latch(NodeBatch *b)
 {
 	const RedisSocket *s = &b->conn.socket;
-	long		timeout = redis_wait_timeout(b);
+	long		timeout = lr_ms_until(node_batch_until(b), lr_now());
 	bool		ready = false;
 	bool		latched = false;
 
@@ -225,30 +219,46 @@ redis_wait_latch(NodeBatch *b)
 }
 
 /*
- * redis_wait_poll --- the same with poll(2) and without the latch
+ * redis_wait_many --- wait for several nodes, or for the map of the cluster; with
+ * STORE_POLL also for one node
  *
- * redis_open() has allocated the names of the wait events, so this cannot raise.
+ * This does not wait for the latch, because no answer sets it.  A signal ends poll();
+ * one that came just before it is noticed after MANY_SLICE.  The latch is only checked
+ * if poll() found nothing to read; until then it stays set, which does no harm as
+ * nothing here waits for it.
+ *
+ * With STORE_POLL it cannot raise: redis_open() has allocated the names of the wait
+ * events.
  */
-static bool
-redis_wait_poll(NodeBatch *b)
+static void
+redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 {
-	uint32		events = redis_conn_events(&b->conn);
-	struct pollfd pfd;
-	bool		ready;
+	struct pollfd pfd[NODE_MASTERS];
+	long		timeout = lr_ms_until(until, lr_now());
+	int			ready;
 
-	pfd.fd = b->conn.socket.fd; /* poll() ignores it if there is none */
-	pfd.events = 0;
-	pfd.revents = 0;
-	if (events & WL_SOCKET_READABLE)
-		pfd.events |= POLLIN;
-	if (events & WL_SOCKET_WRITEABLE)
-		pfd.events |= POLLOUT;
+	for (int i = 0; i < n; i++)
+	{
+		uint32		events = redis_conn_events(&busy[i]->conn);
 
-	/* A signal ends poll(); then the caller checks the time and comes back. */
-	pgstat_report_wait_start(redis_wait_event(b));
-	ready = poll(&pfd, 1, (int) redis_wait_timeout(b)) >= 0;
+		pfd[i].fd = busy[i]->conn.socket.fd;	/* poll() ignores it if there is none */
+		pfd[i].events = ((events & WL_SOCKET_READABLE) ? POLLIN : 0) |
+			((events & WL_SOCKET_WRITEABLE) ? POLLOUT : 0);
+		pfd[i].revents = 0;
+	}
+	pgstat_report_wait_start(n > 0 ? redis_wait_event(busy[0]) : LR_WAIT_REPLY);
+	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
 	pgstat_report_wait_end();
-	return ready;
+	for (int i = 0; i < n; i++)
+		busy[i]->quiet = pfd[i].revents == 0 && !redis_conn_has_more(&busy[i]->conn);
+	if (how == STORE_WAIT)
+	{
+		if (ready <= 0 &&
+			WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 0,
+					  LR_WAIT_REPLY) & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
 /*
@@ -305,48 +315,10 @@ redis_step_node(NodeBatch *b, StoreStep how)
 				readable = redis_wait_latch(b);
 				break;
 			case STORE_POLL:
-				readable = redis_wait_poll(b);
+				redis_wait_many(&b, 1, node_batch_until(b), how);
+				readable = true;
 				break;
 		}
-	}
-}
-
-/*
- * redis_wait_many --- wait for several nodes, or for the map of the cluster
- *
- * This does not wait for the latch, because no answer sets it.  A signal ends poll();
- * one that came just before it is noticed after MANY_SLICE.  The latch is only checked
- * if poll() found nothing to read; until then it stays set, which does no harm as
- * nothing here waits for it.
- */
-static void
-redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
-{
-	struct pollfd pfd[NODE_MASTERS];
-	long		timeout = lr_ms_until(until, lr_now());
-	int			ready;
-
-	for (int i = 0; i < n; i++)
-	{
-		uint32		events = redis_conn_events(&busy[i]->conn);
-
-		pfd[i].fd = busy[i]->conn.socket.fd;
-		pfd[i].events = ((events & WL_SOCKET_READABLE) ? POLLIN : 0) |
-			((events & WL_SOCKET_WRITEABLE) ? POLLOUT : 0);
-		pfd[i].revents = 0;
-	}
-	pgstat_report_wait_start(n > 0 ? redis_wait_event(busy[0]) : LR_WAIT_REPLY);
-	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
-	pgstat_report_wait_end();
-	for (int i = 0; i < n; i++)
-		busy[i]->quiet = pfd[i].revents == 0 && !redis_conn_has_more(&busy[i]->conn);
-	if (how == STORE_WAIT)
-	{
-		if (ready <= 0 &&
-			WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 0,
-					  LR_WAIT_REPLY) & WL_LATCH_SET)
-			ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
 	}
 }
 
@@ -364,7 +336,7 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 	bool		briefly = false;
 	bool		waited = false;
 
-	if (!cluster_batch_is_active(c))
+	if (!c->batch.active)
 	{
 		cluster_batch_check_connections(c);
 		return true;
@@ -376,29 +348,27 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 
 		cluster_batch_process(c, readable, briefly);
 		briefly = false;
-		if (!cluster_batch_is_active(c))
+		if (!c->batch.active)
 			return true;
 		n = cluster_batch_busy(c, busy);
-		alone = n == 1 && !cluster_batch_has_open(c);
+		alone = n == 1 && c->batch.left == 0;
 		if (alone && !waited && redis_may_wait_briefly(busy[0], how))
 		{
 			waited = readable = briefly = true;
 			continue;
 		}
 		cluster_batch_check_time(c, how == STORE_POLL);
-		if (!cluster_batch_is_active(c))
+		if (!c->batch.active)
 			return true;
 		n = cluster_batch_busy(c, busy);
-		alone = n == 1 && !cluster_batch_has_open(c);
+		alone = n == 1 && c->batch.left == 0;
 		if (how == STORE_NOWAIT)
 			return false;
 		readable = true;
-		if (!alone)
-			redis_wait_many(busy, n, cluster_batch_until(c), how);
-		else if (how == STORE_WAIT)
+		if (alone && how == STORE_WAIT)
 			readable = redis_wait_latch(busy[0]);
 		else
-			readable = redis_wait_poll(busy[0]);
+			redis_wait_many(busy, n, cluster_batch_until(c), how);
 	}
 }
 
@@ -542,11 +512,11 @@ redis_interests(StoreHandle *h, StoreInterests *in)
 	}
 	else if (c != NULL)
 	{
-		if (cluster_batch_is_active(c))
+		if (c->batch.active)
 			store_wait_until(in, cluster_batch_until(c));
 		for (int i = 0; i < NODE_MASTERS; i++)
 			if (c->link[i] != NULL && in->n < most &&
-				(c->link[i]->batch.active || !cluster_batch_is_active(c)))
+				(c->link[i]->batch.active || !c->batch.active))
 				redis_batch_interests(c->link[i], in);
 	}
 	else
@@ -626,7 +596,7 @@ redis_error(StoreHandle *h)
 {
 	if (redis_masters(h) != NULL)
 		return &redis_masters(h)->batch.error;
-	return redis_cluster(h) != NULL ? &redis_cluster(h)->error :
+	return redis_cluster(h) != NULL ? &redis_cluster(h)->batch.error :
 		&redis_node(h)->batch.error;
 }
 

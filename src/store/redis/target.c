@@ -111,29 +111,14 @@ redis_target_set(RedisTarget *t, NodeId node)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
 }
 
-/*
- * target_set_asked --- a node at this address that is only asked a question
- */
-static void
-target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
+void
+redis_target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
 {
 	target_begin(t, NODE_REDIS);
 	t->kind = kind;
 	target_set_host(t, at);
 	if (lr_password_file != NULL)
 		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
-}
-
-void
-redis_target_set_seed(RedisTarget *t, const RedisHost *at)
-{
-	target_set_asked(t, TARGET_SEED, at);
-}
-
-void
-redis_target_set_claimant(RedisTarget *t, const RedisHost *at)
-{
-	target_set_asked(t, TARGET_CLAIMANT, at);
 }
 
 /*

@@ -347,7 +347,7 @@ tls_failed(RedisTls *t, int result, bool *wants_read, bool *wants_write)
 /*
  * redis_tls_shake_hands --- see conn.h
  */
-TlsResult
+StepResult
 redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 {
 	int			result;
@@ -360,14 +360,14 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 	{
 		t->shaken = true;
 		t->more = SSL_has_pending(t->ssl);
-		return TLS_DONE;
+		return STEP_DONE;
 	}
 	tls_failed(t, result, &t->wants_read, &t->wants_write);
 	if (errno == EAGAIN)
-		return TLS_UNDER_WAY;
+		return STEP_UNDER_WAY;
 	redis_tls_explain(t, f);
 	tls_forget_session(t);
-	return TLS_FAILED;
+	return STEP_FAILED;
 }
 
 /* ----------

@@ -56,7 +56,7 @@ fuzz_handshake(const uint8 *data, size_t size)
 	RedisHandshake hs;
 	RedisTarget target;
 	RedisFailure failure;
-	HandshakeResult result = HANDSHAKE_UNDER_WAY;
+	StepResult	result = STEP_UNDER_WAY;
 	uint32		life;
 	int64		since;
 
@@ -86,14 +86,14 @@ fuzz_handshake(const uint8 *data, size_t size)
 		fuzz_must(false, "there are no requests");
 	resp_out_wipe(&out);
 
-	while (result == HANDSHAKE_UNDER_WAY && fuzz_value(&in, values))
+	while (result == STEP_UNDER_WAY && fuzz_value(&in, values))
 	{
 		bool		secret = hs.secret[0] != '\0';
 
 		result = redis_handshake_take(&hs, &target, values, &failure);
 		fuzz_must(hs.next <= hs.ngreetings, "more answers than requests");
 		check_facts(&hs);
-		if (result != HANDSHAKE_FAILED)
+		if (result != STEP_FAILED)
 			continue;
 		fuzz_must_be_shown(failure.error.detail, sizeof(failure.error.detail), "the detail");
 		fuzz_must(failure.error.detail[0] != '\0', "no detail");

@@ -27,7 +27,7 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s, RedisFai
 	NOT_ASKED();
 }
 
-TlsResult
+StepResult
 redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 {
 	NOT_ASKED();
