@@ -175,7 +175,7 @@ set_outcome(bool commit)
 static void
 wait_for_flush(void)
 {
-	bool		is_worker = sim_slot() == TABLE_WORKER;
+	bool		is_worker = server_is_table_worker(sim_slot());
 	int64		time;
 
 	sim_yield("flush");

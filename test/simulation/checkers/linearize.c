@@ -39,6 +39,7 @@ typedef struct Search
 	const uint32_t *excludes;
 	const HistoryRecord *records;
 	int			nrecords;
+	int			server;			/* of these sessions, or ALL_SERVERS */
 	Call		calls[CALLS_MAX];	/* by when they were called */
 	int			ncalls;
 	int			steps;
@@ -60,6 +61,14 @@ static Search search;
  * What the rest of the history says of a call
  * ----------
  */
+
+/* What is taken away, by force too, may be a lock of any server. */
+static bool
+is_of_another(const HistoryRecord *r)
+{
+	return search.server != ALL_SERVERS && r->server != search.server && r->who != 0 &&
+		r->what != HISTORY_FORCE;
+}
 
 static bool
 is_same_lock(const HistoryRecord *a, const HistoryRecord *b)
@@ -200,7 +209,7 @@ note_wanted(Call *call)
 	{
 		const HistoryRecord *r = &search.records[i];
 
-		if (r->what != HISTORY_LOCK || strcmp(r->key, call->record->key) != 0)
+		if (r->what != HISTORY_LOCK || strcmp(r->key, call->record->key) != 0 || is_of_another(r))
 			continue;
 		if (r->called > until)
 			call->wanted_since = r->called;
@@ -248,7 +257,7 @@ collect_calls(const char *key)
 		const HistoryRecord *r = &search.records[i];
 		Call	   *call;
 
-		if (!model_has(r) || (strcmp(r->key, key) != 0 && r->what != HISTORY_ALL_TAKEN_AWAY))
+		if (!model_has(r) || is_of_another(r) || (strcmp(r->key, key) != 0 && r->what != HISTORY_ALL_TAKEN_AWAY))
 			continue;
 		if (search.ncalls == CALLS_MAX)
 		{
@@ -454,13 +463,15 @@ judge_key(const char *key, char *why, size_t size)
 }
 
 Linearity
-linearize(const HistoryRecord *records, int n, const uint32_t *excludes, char *why, size_t size)
+linearize(const HistoryRecord *records, int n, const uint32_t *excludes, int server, char *why,
+		  size_t size)
 {
 	Linearity	result = LINEAR;
 
 	search.records = records;
 	search.nrecords = n;
 	search.excludes = excludes;
+	search.server = server;
 	for (int i = 0; i < n; i++)
 	{
 		bool		seen = records[i].key[0] == '\0';

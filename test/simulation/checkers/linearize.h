@@ -23,11 +23,14 @@ typedef enum Linearity
 	NOT_DECIDED					/* too many orders to try, or records are missing */
 } Linearity;
 
+/* Instead of the number of a server: they exclude each other. */
+#define ALL_SERVERS	(-1)
+
 /*
- * "excludes" has for each kind a bit for each that nobody else can have beside it;
- * "why", of such a size, what is wrong.
+ * "excludes" has for each kind a bit for each that nobody else can have beside it; the
+ * sessions of which server are judged; "why", of such a size, what is wrong.
  */
 extern Linearity linearize(const HistoryRecord *records, int n, const uint32_t *excludes,
-						   char *why, size_t size);
+						   int server, char *why, size_t size);
 
 #endif							/* SIM_LINEARIZE_H */

@@ -33,6 +33,7 @@ typedef struct SimConfig
 	int			max_locks;
 	int			max_handoffs;
 	int			lease_ms;
+	int			least_lease_ms; /* that it has been */
 	int			max_lease_ms;	/* with independent masters */
 	int			connect_timeout_ms;
 	int			command_timeout_ms;

@@ -104,12 +104,28 @@ fault_nonsense(void)
 	net_babble_one();
 }
 
+/* The others use Redis meanwhile, and take what that one had when its leases there have ended. */
+static void
+cut_server_off(void)
+{
+	int			server = (int) sim_draw((uint32_t) sim_config.nservers);
+	int64_t		until = sim_now() + SIM_PICK(400 * SIM_MS, 2 * SIM_S, 5 * SIM_S, 12 * SIM_S);
+
+	sim_trace("fault: server %d reaches no redis for %.3f ms", server, ms_until(until));
+	net_cut_off_until(server, until);
+}
+
 void
 fault_silence(void)
 {
 	int			node = draw_node();
 	int64_t		until = sim_now() + SIM_PICK(30 * SIM_MS, 400 * SIM_MS, 2 * SIM_S, 5 * SIM_S);
 
+	if (sim_config.mode == 2 && sim_config.nservers > 1 && sim_draw(2) == 0)
+	{
+		cut_server_off();
+		return;
+	}
 	sim_trace("fault: redis %d is silent for %.3f ms", node, ms_until(until));
 	net_block_until(node, until);
 }

@@ -81,7 +81,8 @@ fault_watchdog_ends(void)
 void
 fault_table_worker_ends(void)
 {
-	send(TABLE_WORKER, SIGTERM);
+	mean_one();
+	send(server_table_worker(), SIGTERM);
 	sim_disturbed(sim_now() + 2 * SIM_S);
 }
 
@@ -89,6 +90,7 @@ fault_table_worker_ends(void)
 void
 fault_stranger(void)
 {
+	mean_one();
 	if (sim_config.mode != 0)
 		server_stranger();
 }
@@ -142,6 +144,8 @@ fault_settings(void)
 			c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 			if (c->mode == 2 && c->lease_ms < 1000)
 				c->lease_ms = 3000;
+			if (c->lease_ms < c->least_lease_ms)
+				c->least_lease_ms = c->lease_ms;
 			if (c->masters > 0 && c->lease_ms > c->max_lease_ms)
 				c->lease_ms = c->max_lease_ms;
 			break;

@@ -22,6 +22,7 @@ static int	nrecords;
 static int	nevents;
 static int	times[HISTORY_WHATS];
 static bool complete = true;
+static bool in_parts;
 static int	asks_together[SIM_MAX_PROCS];
 
 void
@@ -29,6 +30,7 @@ history_reset(void)
 {
 	nrecords = nevents = 0;
 	complete = true;
+	in_parts = false;
 	memset(times, 0, sizeof(times));
 	memset(asks_together, 0, sizeof(asks_together));
 }
@@ -93,6 +95,18 @@ void
 history_event(HistoryWhat what, const char *key)
 {
 	history_return(history_call(what, 0, key, 0, 0), HISTORY_YES);
+}
+
+void
+history_parts(void)
+{
+	in_parts = true;
+}
+
+bool
+history_is_in_parts(void)
+{
+	return in_parts;
 }
 
 int

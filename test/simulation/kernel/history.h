@@ -123,6 +123,13 @@ extern void history_return(int number, HistoryResult result);
 /* What happens to a key, or to all (NULL), at one moment. */
 extern void history_event(HistoryWhat what, const char *key);
 
+/*
+ * A server keeps locks in a table of its own, which exclude nobody else's: from now on each
+ * server is judged by itself.
+ */
+extern void history_parts(void);
+extern bool history_is_in_parts(void);
+
 /* How many there are; false: some are missing, nothing can be concluded. */
 extern int	history_count(void);
 extern bool history_is_complete(void);

@@ -16,6 +16,7 @@
 
 #include "kernel.h"
 #include "network.h"
+#include "server.h"
 
 #define MAX_PORTS	16
 
@@ -74,6 +75,7 @@ typedef struct Node
 static Conn conns[NET_MAX_CONNS];
 static int	nconns;
 static Node nodes[NET_MAX_NODES];
+static int64_t cut_off_until[SIM_MAX_SERVERS];	/* servers that reach no node */
 static struct
 {
 	int			port;
@@ -131,6 +133,7 @@ net_reset(NetServe serve_, NetClosed closed_)
 	}
 	nconns = nports = 0;
 	memset(nodes, 0, sizeof(nodes));
+	memset(cut_off_until, 0, sizeof(cut_off_until));
 	serve = serve_;
 	closed = closed_;
 	slow_permille = cut_permille = 0;
@@ -177,7 +180,10 @@ net_set_cut(uint32_t permille)
 static int64_t
 blocked_until(const Conn *c)
 {
-	return c->node < 0 ? 0 : nodes[c->node].blocked_until;
+	int64_t		cut_off = cut_off_until[server_of_pid(c->owner)];
+
+	return c->node < 0 ? 0 :
+		cut_off > nodes[c->node].blocked_until ? cut_off : nodes[c->node].blocked_until;
 }
 
 static bool
@@ -600,6 +606,14 @@ net_block_until(int node, int64_t until)
 }
 
 void
+net_cut_off_until(int server, int64_t until)
+{
+	if (until > cut_off_until[server])
+		cut_off_until[server] = until;
+	sim_disturbed(until);
+}
+
+void
 net_break(int conn)
 {
 	break_now(&conns[conn]);
@@ -753,6 +767,9 @@ net_is_well(void)
 {
 	for (int i = 0; i < NET_MAX_NODES; i++)
 		if (!net_is_up(i))
+			return false;
+	for (int s = 0; s < SIM_MAX_SERVERS; s++)
+		if (sim_now() < cut_off_until[s])
 			return false;
 	return true;
 }

@@ -87,6 +87,9 @@ extern void net_set_cut(uint32_t permille);
 /* Nothing goes through until then, and all of it after that. */
 extern void net_block_until(int node, int64_t until);
 
+/* Likewise between one server and all nodes. */
+extern void net_cut_off_until(int server, int64_t until);
+
 /* Nobody is there until then; connections break. */
 extern void net_down_until(int node, int64_t until);
 

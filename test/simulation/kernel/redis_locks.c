@@ -53,7 +53,8 @@ static struct
 	int64_t		taken_at;
 	int64_t		until;
 	bool		is_long;		/* longer than any lease here */
-	int64_t		seen_at;		/* somebody here saw for how long; 0: nobody did */
+	int64_t		seen_at[SIM_MAX_SERVERS];	/* a session of each saw for how long; 0: none
+											 * did */
 }			elsewhere[SIM_MAX_KEYS];
 
 void
@@ -635,14 +636,14 @@ redis_note_seen(const char *key, const char *owner)
 {
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
 		if (strcmp(elsewhere[i].key, key) == 0 && strcmp(elsewhere[i].owner, owner) == 0)
-			elsewhere[i].seen_at = sim_now();
+			elsewhere[i].seen_at[sim_server()] = sim_now();
 }
 
 void
 redis_forget_seen(void)
 {
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
-		elsewhere[i].seen_at = 0;
+		elsewhere[i].seen_at[sim_server()] = 0;
 }
 
 bool
@@ -650,8 +651,8 @@ redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
 {
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
 	{
-		int64_t		known_at = elsewhere[i].is_long ? elsewhere[i].seen_at :
-			elsewhere[i].taken_at;
+		int64_t		known_at = elsewhere[i].is_long ?
+			elsewhere[i].seen_at[sim_server()] : elsewhere[i].taken_at;
 		int64_t		until;
 
 		if (strcmp(elsewhere[i].key, key) != 0 || known_at == 0 || known_at > answered_at ||
@@ -660,6 +661,29 @@ redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
 			continue;
 		until = redis_owned_until(key, elsewhere[i].owner);
 		if (until > sim_now() && until <= elsewhere[i].until)
+			return true;
+	}
+	return false;
+}
+
+/* Has another server a lock there whose lease ends by then? */
+bool
+redis_is_leased_to_others(const char *key, const char *instance, int64_t until)
+{
+	static HadList list;
+	int			node = redis_present();
+
+	if (redis_clock_was_set(node))
+		return false;
+	had_list(node, &list);
+	for (int i = 0; i < list.n; i++)
+	{
+		const Had  *had = &list.had[i];
+		int64_t		ends = redis_owned_there_until(node, key, had->owner);
+
+		if (had->kind < VIEW_TOKEN && strcmp(had->key, key) == 0 &&
+			strncmp(had->owner, instance, strlen(instance)) != 0 &&
+			strncmp(had->owner, "elsewhere", 9) != 0 && ends > sim_now() && ends <= until)
 			return true;
 	}
 	return false;
@@ -675,7 +699,7 @@ note_elsewhere(const char *key, const char *owner, int64_t lease_ms)
 	elsewhere[i].taken_at = sim_now();
 	elsewhere[i].until = sim_now() + (lease_ms + 1) * SIM_MS;
 	elsewhere[i].is_long = lease_ms > 2000;
-	elsewhere[i].seen_at = 0;
+	memset(elsewhere[i].seen_at, 0, sizeof(elsewhere[i].seen_at));
 }
 
 bool

@@ -165,7 +165,7 @@ extern void redis_foreign_release(int node, const char *key, const char *owner,
 
 /* ---- for checks: of all nodes, unless they say which ---- */
 
-/* Somebody here has seen for how long that client holds the key; nobody knows any more. */
+/* A session of this server has seen for how long that client holds the key; none knows any more. */
 extern void redis_note_seen(const char *key, const char *owner);
 extern void redis_forget_seen(void);
 
@@ -174,6 +174,12 @@ extern void redis_forget_seen(void);
  * show it?  Not if the key is believed to have been held here after that.
  */
 extern bool redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from);
+
+/*
+ * Has a server other than that instance the key at the present node, with a lease that runs now
+ * and has ended by then?
+ */
+extern bool redis_is_leased_to_others(const char *key, const char *instance, int64_t until);
 
 /* That which lockredis.url names; locks are taken there. */
 extern int	redis_present(void);

@@ -22,6 +22,7 @@
 #include "network.h"
 #include "redis_nodes.h"
 #include "redlock.h"
+#include "rivals.h"
 #include "sentinels.h"
 #include "shards.h"
 #include "schedule.h"
@@ -157,12 +158,16 @@ draw_kinds(SimConfig *c)
 	}
 }
 
-/* draw_servers --- how many servers use the same locks?  A table of locks is of one alone. */
+/*
+ * draw_servers --- how many servers use the same locks?
+ *
+ * A table of locks is of one alone, so in fallback mode each has its own.
+ */
 static void
 draw_servers(SimConfig *c)
 {
 	c->nservers = 1;
-	if (c->mode != 0 || c->shared)
+	if (c->mode == 1 || c->shared)
 		return;
 	c->nservers = (int) SIM_PICK(1, 1, 2, 2, 3);
 	if (c->masters > 0 && !c->rolling && !c->tokens)
@@ -171,6 +176,10 @@ draw_servers(SimConfig *c)
 		c->nservers = 1;
 	if (c->nsessions < c->nservers)
 		c->nsessions = c->nservers;
+
+	/* Each of the others has a watchdog and a worker beside them. */
+	if (c->mode == 2 && c->nsessions > SIM_MAX_PROCS - FIRST_SESSION - 2 * (c->nservers - 1))
+		c->nsessions = SIM_MAX_PROCS - FIRST_SESSION - 2 * (c->nservers - 1);
 }
 
 static void
@@ -251,6 +260,7 @@ draw_config(void)
 	if (c->masters > 0)
 		c->max_lease_ms = !c->rolling && sim_draw(2) != 0 && c->lease_ms < 9000 ? 9000 :
 			c->lease_ms;
+	c->least_lease_ms = c->lease_ms;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->table_errors = (uint32_t) SIM_PICK(0, 2, 20);
 	c->strangers = (uint32_t) SIM_PICK(0, 10, 100);
@@ -390,6 +400,7 @@ reset(bool tracing)
 	redis_reset();
 	names_reset();
 	redlock_reset();
+	rivals_reset();
 	history_reset();
 	trace_begin(tracing);
 }

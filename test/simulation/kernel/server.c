@@ -24,6 +24,7 @@
 #include "network.h"
 #include "redis_counts.h"
 #include "redis_nodes.h"
+#include "rivals.h"
 #include "server.h"
 
 /* lockredis.mode */
@@ -90,13 +91,24 @@ server_is_up(void)
  * ----------
  */
 
+/* Before the slot of the last watchdog there are those of so many workers of others. */
+static int
+workers_of_others(void)
+{
+	return sim_config.mode == MODE_FALLBACK ? sim_config.nservers - 1 : 0;
+}
+
 int
 server_of(int slot)
 {
+	int			first = SIM_MAX_PROCS - sim_config.nservers + 1;
+
 	if (slot < FIRST_SESSION)
 		return 0;
-	if (slot > SIM_MAX_PROCS - sim_config.nservers)
+	if (slot >= first)
 		return SIM_MAX_PROCS - slot;
+	if (slot >= first - workers_of_others())
+		return first - slot;
 	return (slot - FIRST_SESSION) % sim_config.nservers;
 }
 
@@ -112,10 +124,39 @@ server_is_watchdog(int slot)
 	return slot == WATCHDOG || slot > SIM_MAX_PROCS - sim_config.nservers;
 }
 
+int
+server_table_worker(void)
+{
+	return sim_server() == 0 ? TABLE_WORKER :
+		SIM_MAX_PROCS - sim_config.nservers + 1 - sim_server();
+}
+
+bool
+server_is_table_worker(int slot)
+{
+	int			first = SIM_MAX_PROCS - sim_config.nservers + 1;
+
+	return slot == TABLE_WORKER || (slot < first && slot >= first - workers_of_others());
+}
+
 static bool
 is_session(int slot)
 {
-	return slot >= FIRST_SESSION && !server_is_watchdog(slot);
+	return slot >= FIRST_SESSION && !server_is_watchdog(slot) && !server_is_table_worker(slot);
+}
+
+/* Like its watchdog it has a number if it is not the first. */
+static void
+name_process(int slot, char *name, size_t size)
+{
+	const char *what = server_is_watchdog(slot) ? "watchdog" : "worker";
+
+	if (is_session(slot))
+		snprintf(name, size, "session%d", slot % 100);
+	else if (sim_server() == 0)
+		snprintf(name, size, "%s", what);
+	else
+		snprintf(name, size, "%s%d", what, sim_server());
 }
 
 static bool
@@ -133,14 +174,7 @@ start_process(void *arg, int64_t n)
 	(void) arg;
 	if (!server_is_up() || n / SIM_MAX_PROCS != meant()->life || process_is_running(slot))
 		return;
-	if (is_session(slot))
-		snprintf(name, sizeof(name), "session%d", slot % 100);
-	else if (slot == TABLE_WORKER)
-		snprintf(name, sizeof(name), "worker");
-	else if (sim_server() == 0)
-		snprintf(name, sizeof(name), "watchdog");
-	else
-		snprintf(name, sizeof(name), "watchdog%d", sim_server());
+	name_process(slot, name, sizeof(name));
 	process_start(slot, name, body[slot], sim_now());
 }
 
@@ -265,7 +299,7 @@ server_start(void)
 	meant()->life++;
 	start_soon(server_watchdog(), 0);
 	if (sim_config.mode != 0)
-		start_soon(TABLE_WORKER, 0);
+		start_soon(server_table_worker(), 0);
 	for (int i = FIRST_SESSION; i < FIRST_SESSION + sim_config.nsessions; i++)
 		if (server_of(i) == sim_server() && sim_config.left[i] > 0)
 			start_session(i);
@@ -303,6 +337,7 @@ server_crash(int slot)
 	meant()->state = CRASHING;
 	meant()->next_mode = sim_config.mode;
 	sim_trace("server %d crashes", sim_server());
+	rivals_begin(false);
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
 		if (runs_here(i) && i != slot)
 			sim_at(sim_now() + SIM_PICK(0, 30, SIM_MS, 5 * SIM_MS), vanish, NULL, i);
@@ -320,6 +355,7 @@ server_restart(int mode)
 	if (!server_is_up())
 		return;
 	sim_trace("server %d is shut down", sim_server());
+	rivals_begin(false);
 	meant()->state = ENDING;
 	meant()->next_mode = mode;
 	for (int i = 0; i < SIM_MAX_PROCS; i++)

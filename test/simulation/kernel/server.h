@@ -16,8 +16,8 @@
 #include "sim.h"
 
 /*
- * Slots of processes.  With several servers their sessions take turns, no more than the
- * first has a table worker, and the watchdogs of the others have the last slots.
+ * Slots of processes.  With several servers their sessions take turns.  The watchdogs of the
+ * others have the last slots, and before these their table workers, if they have any.
  */
 #define WATCHDOG		0
 #define TABLE_WORKER	1
@@ -26,7 +26,9 @@
 extern int	server_of(int slot);
 extern int	server_of_pid(int pid);	/* it may have ended */
 extern int	server_watchdog(void);
+extern int	server_table_worker(void);
 extern bool server_is_watchdog(int slot);
+extern bool server_is_table_worker(int slot);
 
 /*
  * Of the server that is meant (sim_server()), unless they say which; who means another

@@ -102,10 +102,11 @@ check_history(void)
 	if (!sim_config.counts && !sim_config.conditions)
 		check_statistics();
 
-	/* There is one history of all servers. */
-	if (sim_server() > 0)
+	/* There is one history of all servers, unless one has used a table of its own. */
+	if (sim_server() > 0 && !history_is_in_parts())
 		return;
-	switch (linearize(history_at(0), history_count(), excludes, why, sizeof(why)))
+	switch (linearize(history_at(0), history_count(), excludes,
+					  history_is_in_parts() ? sim_server() : ALL_SERVERS, why, sizeof(why)))
 	{
 		case NOT_LINEAR:
 			for (int i = 0; i < history_count(); i++)

@@ -26,7 +26,7 @@ sim_backend_main(int slot)
 	backend_init();
 	if (server_is_watchdog(slot))
 		lockredis_watchdog_main(0);
-	if (slot == TABLE_WORKER)
+	if (server_is_table_worker(slot))
 		lockredis_table_worker_main(0);
 	if (sim_config.told)
 		told_main(slot);

@@ -201,6 +201,24 @@ is_held_elsewhere(const LrKey *key, StoreId store)
 								server_time(key->here_from));
 }
 
+/*
+ * is_leased_to_others --- has another server the key in Redis, with a lease that this one has to
+ * wait for?
+ *
+ * That is one that ends within a lease of the first request that was not answered: if Redis
+ * has really been away since then, it has made none longer.  Not if the key is believed to
+ * have been held here at a moment of that silence.
+ */
+static bool
+is_leased_to_others(const LrKey *key, StoreId store)
+{
+	int64		since = store == STORE_TABLE && lr_has_fallback() ? silence_since() : 0;
+
+	return since != 0 && key->here_from == 0 &&
+		redis_is_leased_to_others(key->name, lr_instance_uuid(), server_time(since) +
+								  sim_config.least_lease_ms * SIM_MS);
+}
+
 static bool forcing = false;
 
 extern void __real_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
@@ -270,6 +288,7 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	uint32		before = lt_epoch_of(lt_holds[hold].key);
 	bool		few_votes = has_few_votes(key->name, owner);
 	bool		elsewhere = is_held_elsewhere(key, store);
+	bool		leased = is_leased_to_others(key, store);
 	GrantResult result;
 
 	asked_at = sent_at;
@@ -279,6 +298,9 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		sim_fail("former master", "a lock is had that it has granted");
 	if (result == GRANTED && few_votes)
 		sim_fail("two holders", "%s is held by votes of masters that do not know who else holds it",
+				 key->name);
+	if (result == GRANTED && leased)
+		sim_fail("two holders", "%s is held in the table, and the lease of another server in Redis has not ended",
 				 key->name);
 	if (result == GRANTED && elsewhere && redis_is_held_elsewhere(key->name, sim_now(), 0))
 		sim_fail("two holders", "%s is held in the table, and somebody elsewhere holds it in Redis",

@@ -22,10 +22,12 @@
 #include "../../../src/kinds/kind.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/wait.h"
+#include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 #include "../../../src/store/table/table_int.h"
 
 #include "../backend/versions.h"
+#include "../kernel/history.h"
 #include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
 #include "row_check.h"
@@ -363,6 +365,8 @@ __wrap_rows_execute(LockTables *tables, StoreOp *op)
 {
 	char		key[LR_NAME_MAX + 1];
 
+	if (lr_has_fallback())
+		history_parts();
 	spoil_results(op);
 	__real_rows_execute(tables, op);
 	if (sim_config.told)

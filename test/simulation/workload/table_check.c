@@ -32,6 +32,7 @@
 #include "../kernel/redis_counts.h"
 #include "../kernel/redis_nodes.h"
 #include "../kernel/redlock.h"
+#include "../kernel/rivals.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/server.h"
 #include "../kernel/shards.h"
@@ -398,6 +399,21 @@ check_elsewhere(LrIndex k, LrIndex i)
 			 (deadline_of(i) - sim_now()) / 1000.0, other, (until - sim_now()) / 1000.0);
 }
 
+/* In Redis or in the table; not what was taken away, which no server can know of. */
+static void
+note_rival(LrIndex k, LrIndex i)
+{
+	const LrHold *h = &lt_holds[i];
+	char		owner[LR_OWNER_MAX];
+
+	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || !is_live(i) ||
+		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
+		return;
+	lr_owner_text(h->owner, owner);
+	if (!redis_was_robbed(owner) && !redis_was_denied(lt_keys[k].name))
+		rivals_note(lt_keys[k].name, h->kind, lr_kind(h->kind)->excludes, deadline_of(i));
+}
+
 static void
 check_key(LrIndex k)
 {
@@ -410,6 +426,8 @@ check_key(LrIndex k)
 	{
 		check_store(k, i);
 		check_end(k, i);
+		if (sim_config.nservers > 1 && lr_has_fallback())
+			note_rival(k, i);
 		if (sim_config.masters > 0)
 			check_elsewhere(k, i);
 		for (LrIndex live = key->first_hold; live != i; live = lt_holds[live].next)
@@ -433,6 +451,7 @@ check_key(LrIndex k)
 static void
 check_keys(void)
 {
+	rivals_begin(current_store() == STORE_REDIS);
 	for (int b = 0; b < lt_table->nbuckets; b++)
 	{
 		if (lt_buckets[b] == LR_NONE || is_locked(b))
