@@ -420,25 +420,20 @@ extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
  */
 extern void topology_set_config_epoch(int64 config_epoch);
 
-/*
- * The highest number of a failover that this Sentinel has reported since it was set up.
- */
-extern int64 topology_told(int sentinel);
-extern void topology_set_told(int sentinel, int64 config_epoch);
+/* What all watchdogs know of a Sentinel. */
+typedef struct TopologySentinel
+{
+	int64		told;			/* the highest number of a failover that it has reported
+								 * since it was set up */
+	int64		bar;			/* the least number by which it counts, since others were
+								 * set up anew: more than was known then, or than was
+								 * known when this one was found to be set up anew, too;
+								 * 0: any */
+	int64		named_by;		/* the number by which it has last named the present
+								 * master; -1: it has not */
+} TopologySentinel;
 
-/*
- * The least number by which this Sentinel counts, since others were set up anew: more
- * than was known then, or than was known when this one was found to be set up anew,
- * too; 0: any.
- */
-extern int64 topology_bar(int sentinel);
-extern void topology_set_bar(int sentinel, int64 config_epoch);
-
-/*
- * The number by which this Sentinel has last named the present master; -1: it has not.
- */
-extern int64 topology_named_by(int sentinel);
-extern void topology_set_named_by(int sentinel, int64 config_epoch);
+extern TopologySentinel *topology_sentinel(int number);
 
 /*
  * Pass over a node that was named by a later failover than the present master's, but

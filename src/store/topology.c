@@ -52,10 +52,7 @@ typedef struct TopologyShared
 	char		reason[REASON_MAX];
 
 	/* Only used by watchdogs; kept for the next one. */
-	int64		told[LR_MAX_SENTINELS]; /* highest number of each Sentinel */
-	int64		bar[LR_MAX_SENTINELS];	/* and the least that counts; 0 = any */
-	int64		named_by[LR_MAX_SENTINELS]; /* by which it named the present master; -1 =
-											 * it has not */
+	TopologySentinel sentinel[LR_MAX_SENTINELS];
 	TopologyMaster passed_over; /* no host: none was */
 } TopologyShared;
 
@@ -221,7 +218,7 @@ static void
 topology_forget_who_named(void)
 {
 	for (int i = 0; i < LR_MAX_SENTINELS; i++)
-		shared->named_by[i] = -1;
+		shared->sentinel[i].named_by = -1;
 }
 
 /*
@@ -239,8 +236,7 @@ topology_start(uint32 place)
 		return;
 
 	pg_atomic_write_u64(&shared->watched_until, 0);
-	memset(shared->told, 0, sizeof(shared->told));
-	memset(shared->bar, 0, sizeof(shared->bar));
+	memset(shared->sentinel, 0, sizeof(shared->sentinel));
 	memset(&shared->passed_over, 0, sizeof(TopologyMaster));
 	topology_forget_who_named();
 	LWLockAcquire(topology_lock, LW_EXCLUSIVE);
@@ -298,40 +294,10 @@ topology_set_config_epoch(int64 config_epoch)
 	LWLockRelease(topology_lock);
 }
 
-int64
-topology_told(int sentinel)
+TopologySentinel *
+topology_sentinel(int number)
 {
-	return shared->told[sentinel];
-}
-
-void
-topology_set_told(int sentinel, int64 config_epoch)
-{
-	shared->told[sentinel] = config_epoch;
-}
-
-int64
-topology_bar(int sentinel)
-{
-	return shared->bar[sentinel];
-}
-
-void
-topology_set_bar(int sentinel, int64 config_epoch)
-{
-	shared->bar[sentinel] = config_epoch;
-}
-
-int64
-topology_named_by(int sentinel)
-{
-	return shared->named_by[sentinel];
-}
-
-void
-topology_set_named_by(int sentinel, int64 config_epoch)
-{
-	shared->named_by[sentinel] = config_epoch;
+	return &shared->sentinel[number];
 }
 
 void

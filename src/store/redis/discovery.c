@@ -195,7 +195,7 @@ is_majority(int votes)
 static bool
 was_set_up_anew(int i, const SentinelAnswer *a)
 {
-	return a->config_epoch < topology_told(i);
+	return a->config_epoch < topology_sentinel(i)->told;
 }
 
 /*
@@ -205,7 +205,7 @@ was_set_up_anew(int i, const SentinelAnswer *a)
 static bool
 tells_of_later(int i, const SentinelAnswer *a)
 {
-	return topology_named_by(i) >= 0 && a->config_epoch > topology_named_by(i);
+	return topology_sentinel(i)->named_by >= 0 && a->config_epoch > topology_sentinel(i)->named_by;
 }
 
 /*
@@ -229,13 +229,13 @@ note_numbers(const TopologyMaster *present, int64 now)
 			continue;
 		if (was_set_up_anew(i, a))
 		{
-			if (topology_bar(i) == 0)
+			if (topology_sentinel(i)->bar == 0)
 				continue;
-			topology_set_bar(i, present->config_epoch + 1);
+			topology_sentinel(i)->bar = present->config_epoch + 1;
 		}
-		topology_set_told(i, a->config_epoch);
+		topology_sentinel(i)->told = a->config_epoch;
 		if (redis_host_is_same(&a->master, &present->at))
-			topology_set_named_by(i, a->config_epoch);
+			topology_sentinel(i)->named_by = a->config_epoch;
 	}
 }
 
@@ -248,7 +248,7 @@ note_numbers(const TopologyMaster *present, int64 now)
 static int64
 number_that_counts(int i, const SentinelAnswer *a)
 {
-	return a->config_epoch < topology_bar(i) ? NO_NUMBER : a->config_epoch;
+	return a->config_epoch < topology_sentinel(i)->bar ? NO_NUMBER : a->config_epoch;
 }
 
 /*
@@ -267,8 +267,8 @@ note_who_learned(const RedisHost *at, int64 number, int64 now)
 
 		if (a != NULL && a->known && a->config_epoch == number && redis_host_is_same(&a->master, at))
 		{
-			topology_set_bar(i, 0);
-			topology_set_told(i, number);
+			topology_sentinel(i)->bar = 0;
+			topology_sentinel(i)->told = number;
 		}
 	}
 }
@@ -318,13 +318,13 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 		if (a != NULL && a->known && redis_host_is_same(&a->master, &c->at) &&
 			(was_set_up_anew(i, a) || !is_majority(c->votes_anew)))
 		{
-			topology_set_bar(i, 0);
+			topology_sentinel(i)->bar = 0;
 			number = Max(number, a->config_epoch);
 		}
 		else
-			topology_set_bar(i, Max(topology_bar(i), known + 1));
+			topology_sentinel(i)->bar = Max(topology_sentinel(i)->bar, known + 1);
 		if (a != NULL && a->known)
-			topology_set_told(i, a->config_epoch);
+			topology_sentinel(i)->told = a->config_epoch;
 	}
 	topology_set_config_epoch(number);
 	if (begins_anew(c))

@@ -490,11 +490,8 @@ ear_step(RedisSentinel *s)
 bool
 sentinel_step(RedisSentinel *s, int64 since)
 {
-	bool		news;
-
 	sentinel_step_question(s, since);
-	news = ear_step(s);
-	return news;
+	return ear_step(s);
 }
 
 void
