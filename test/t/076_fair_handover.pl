@@ -256,7 +256,7 @@ foreach my $how ("SELECT redis_extend('longer', '30min')",
 	$one->query($how);
 	poll_until('its place', sub { queue('longer') == 1 });
 	wait_fairly($x, 'longer');
-	# What B asks before the one who does that has heard that it is done does not count.
+	# A grant that B asked for before redis_force_unlock had its answer would not count.
 	freeze_asleep($two);
 	$near->value("SELECT redis_force_unlock('longer')");
 	$two->thaw;

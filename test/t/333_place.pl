@@ -4,8 +4,8 @@
 # between statements only, so it is told instead of being left where nobody
 # renews or listens:
 # - who waits for a foreign or for a local holder is told, soon, and starts again
-# - who takes locks in a long statement is told at the next one, or at its end if
-#   it has a lock
+# - who takes locks in a long statement gets the error at the next one, or at its
+#   commit if it holds one
 # - nothing is taken or left behind at the old place
 # - a reload that changes something else disturbs nobody
 # Proves G27.
@@ -25,7 +25,7 @@ my $moved = qr/the lock store has been changed.*DETAIL:.*lockredis\.url.*HINT:  
 #   two       awaits "local"
 #   loop      takes and releases in one statement that goes on, and stops
 #             without the lock while the gate is closed
-#   within    stops there with a lock
+#   within    stops there and holds a lock
 #
 my ($holder, $one, $two, $loop, $within, $gate) = map { $node->session } 1 .. 6;
 $old->foreign_lock('foreign');

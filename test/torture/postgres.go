@@ -353,7 +353,8 @@ var badLogLine = regexp.MustCompile(
 var powerLogLine = regexp.MustCompile(`No space left on device|was terminated by signal 6\b|` +
 	`This probably means that some data is corrupted`)
 
-// What a backend says if all have to end at once when it has closed its connection, to end
+// endedTwice is logged by a backend that was ending, and had closed its connection, when
+// all server processes were terminated: it cannot send the reason to its client any more.
 const endedTwice = "LOG:  could not send data to client: Bad file descriptor"
 
 // badLog are lines of the server log since the last call that must not be there.
