@@ -5,7 +5,7 @@
  *
  * An array in shared memory.  Texts are under the first LWLock of the tranche
  * "lockredis"; the flags that are looked at before every request are atomics.
- * Nothing here does I/O, and nothing is called while the lock is held.
+ * Nothing here does I/O but a warning, and nothing is called while the lock is held.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -169,19 +169,16 @@ node_get_status(NodeId node, NodeStatus *out)
 }
 
 void
-node_warn_of_eviction(NodeId node, char *warned, size_t size)
+node_warn_of_eviction(const NodeStatus *status, char *warned, size_t size)
 {
-	NodeStatus	status;
-
-	(void) node_get_status(node, &status);
-	if (strcmp(status.maxmemory_policy, warned) == 0)
+	if (strcmp(status->maxmemory_policy, warned) == 0)
 		return;
-	strlcpy(warned, status.maxmemory_policy, size);
+	strlcpy(warned, status->maxmemory_policy, size);
 	if (warned[0] == '\0' || strcmp(warned, "noeviction") == 0)
 		return;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("the lock store at %s can evict locks", status.address),
+			 errmsg("the lock store at %s can evict locks", status->address),
 			 errdetail("Its maxmemory-policy is \"%s\".", warned),
 			 errhint("Set it to \"noeviction\".")));
 }

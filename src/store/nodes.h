@@ -105,10 +105,10 @@ extern void node_vanish(NodeId node);
 extern bool node_get_status(NodeId node, NodeStatus *out);
 
 /*
- * Warn if the node may evict locks by its maxmemory_policy, unless that was "warned" of
- * last; "warned" has room for "size" bytes.
+ * Warn if a node with that status may evict locks.  "warned", of "size" bytes, is its
+ * maxmemory_policy at the last call.
  */
-extern void node_warn_of_eviction(NodeId node, char *warned, size_t size);
+extern void node_warn_of_eviction(const NodeStatus *status, char *warned, size_t size);
 
 /* Called by the watchdog.  A NULL text leaves the present one alone. */
 extern void node_set_state(NodeId node, NodeState state);

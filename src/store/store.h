@@ -223,6 +223,7 @@ typedef struct StoreInterests
 {
 	StoreInterest *socket;
 	int			n;
+	int			max;			/* room in socket[] */
 	int64		until;			/* lr_now() time; starts as LR_NEVER */
 } StoreInterests;
 
@@ -235,6 +236,7 @@ store_wait_until(StoreInterests *in, int64 until)
 static inline void
 store_wait_for(StoreInterests *in, pgsocket sock, uint32 events, uint32 number)
 {
+	Assert(in->n < in->max);
 	in->socket[in->n++] = (StoreInterest) {.sock = sock,.events = events,.number = number};
 }
 

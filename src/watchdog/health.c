@@ -107,7 +107,7 @@ judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 	{
 		h->next_facts = lr_now() + FACTS_INTERVAL;
 		(void) node_get_status(h->node, &status);
-		node_warn_of_eviction(h->node, h->warned_policy, sizeof(h->warned_policy));
+		node_warn_of_eviction(&status, h->warned_policy, sizeof(h->warned_policy));
 		warn_of_role(h, &status);
 	}
 	else if (last->kind == STORE_FACTS)

@@ -462,6 +462,7 @@ resolver_interests(StoreInterests *in)
 {
 	AddressWish wish;
 
+	/* Sockets are numbered upwards, so a pipe is numbered downwards. */
 	if (resolver.pipe != PGINVALID_SOCKET)
 	{
 		store_wait_until(in, resolver.give_up_at);

@@ -115,13 +115,12 @@ static int64
 watch_sockets(void)
 {
 	StoreInterest socket[MAX_INTERESTS];
-	StoreInterests in = {.socket = socket,.until = LR_NEVER};
+	StoreInterests in = {.socket = socket,.max = MAX_INTERESTS,.until = LR_NEVER};
 
 	renewals_interests(&in);
 	subscriptions_interests(&in);
 	failover_interests(&in);
 	resolver_interests(&in);
-	Assert(in.n <= MAX_INTERESTS);
 	if (!same_sockets(&in))
 		rebuild_wait_set(&in);
 	for (int i = 0; i < in.n; i++)

@@ -183,10 +183,13 @@ probe_failed(Probe *p, int64 now)
 static void
 probe_is_up(Probe *p, int64 now)
 {
+	NodeStatus	status;
+
 	p->answer_until = 0;
 	p->retry_delay = RETRY_MIN;
 	node_set_round_trip(p->node, now - p->asked_at);
-	node_warn_of_eviction(p->node, p->warned_policy, sizeof(p->warned_policy));
+	(void) node_get_status(p->node, &status);
+	node_warn_of_eviction(&status, p->warned_policy, sizeof(p->warned_policy));
 	redis_target_set_silent(&p->target, false);
 	if (p->state != NODE_UP)
 		masters_set_there(p->node - NODE_MASTER, true);

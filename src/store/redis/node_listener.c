@@ -178,7 +178,8 @@ node_listener_subscribe(NodeListener *l, const TopicKey *key)
 		ch->asked = ch->unanswered = false;
 	}
 	user = listener_user_of(ch, key);
-	l->nwanted += !user->wanted;
+	if (!user->wanted)
+		l->nwanted++;
 	user->key = *key;
 	user->wanted = true;
 	user->told = false;

@@ -34,7 +34,7 @@
 #include "store/redis/quorum.h"
 #include "wait_events.h"
 
-/* How often (ms) a wait for several nodes checks the latch and interrupts. */
+/* How often (ms) redis_wait_many() checks the latch and interrupts. */
 #define MANY_SLICE			100
 
 /* A StoreHandle of this store. */
@@ -222,6 +222,9 @@ redis_wait_latch(NodeBatch *b)
  * redis_wait_many --- wait for several nodes, or for the map of the cluster; with
  * STORE_POLL also for one node
  *
+ * A single node is read from in any case: a reply may have come while this process was
+ * stopped, and the time may be over now.
+ *
  * This does not wait for the latch, because no answer sets it.  A signal ends poll();
  * one that came just before it is noticed after MANY_SLICE.  The latch is only checked
  * if poll() found nothing to read; until then it stays set, which does no harm as
@@ -250,7 +253,8 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
 	pgstat_report_wait_end();
 	for (int i = 0; i < n; i++)
-		busy[i]->quiet = pfd[i].revents == 0 && !redis_conn_has_more(&busy[i]->conn);
+		busy[i]->quiet = n > 1 && pfd[i].revents == 0 &&
+			!redis_conn_has_more(&busy[i]->conn);
 	if (how == STORE_WAIT)
 	{
 		if (ready <= 0 &&
@@ -506,9 +510,9 @@ redis_interests(StoreHandle *h, StoreInterests *in)
 	{
 		store_wait_until(in, quorum_batch_until(q));
 		for (int i = 0; i < q->n; i++)
-			if (q->link[i] != NULL)
-				if (q->link[i]->node.batch.active || !q->batch.active)
-					redis_batch_interests(&q->link[i]->node, in);
+			if (q->link[i] != NULL &&
+				(q->link[i]->node.batch.active || !q->batch.active))
+				redis_batch_interests(&q->link[i]->node, in);
 	}
 	else if (c != NULL)
 	{
