@@ -169,6 +169,11 @@ sub ends_well
 # From nothing, with all locks free
 # ----------
 
+# Readers follow one page after another.  Here all are followed at once, and two that create the
+# same table in the same moment fail, IF NOT EXISTS or not.
+my ($create) = slurp_file("$top/examples/go/README.md") =~ /^psql -c '(CREATE TABLE [^']*)'$/m;
+$node->value($create);
+
 my %running = map { $_ => LockRedis::Examples->start($_, %environment) } @names;
 
 foreach my $name (@names)
