@@ -82,11 +82,7 @@ sub mended
 	{
 		$net->cut($one, $_) foreach @others;
 	}
-	$ha->be_patient(0);
-	poll_until('the majority to name another one',
-		sub { !grep { $_->named eq $old->address } @majority }, 180);
-	$ha->be_patient(1);
-	my $new = $ha->at($majority[0]->named);
+	my $new = $ha->wait_for_master_but($old, @majority);
 	is($with_it->named, $old->address, 'split: one Sentinel names the old master');
 	is($old->role, 'master', 'split: which takes itself for one');
 	wait_until_used($node, $new);

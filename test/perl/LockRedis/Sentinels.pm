@@ -62,7 +62,7 @@ use warnings FATAL => 'all';
 use Carp;
 use LockRedis::Redis;
 use LockRedis::Sentinel;
-use LockRedis::Wait qw(limit poll_until);
+use LockRedis::Wait qw(limit now poll_until);
 use Test::More;
 
 # Until a master is taken for dead when no test waits for that, in milliseconds
@@ -216,36 +216,58 @@ sub replicas
 	return grep { $_ != $master } $self->nodes;
 }
 
+# After how long, in milliseconds, a master that does not answer is taken for dead
+sub _set_down_after
+{
+	my ($self, $ms) = @_;
+
+	return if $self->{down_after};
+	$_->set('down-after-milliseconds', $ms) foreach $self->_awake;
+	return;
+}
+
 # Is a master that does not answer to be replaced?  Else it is waited for.
 sub be_patient
 {
 	my ($self, $yes) = @_;
 
-	return if $self->{down_after};
-	$_->set('down-after-milliseconds', $yes ? $patience : limit(1500)) foreach $self->_awake;
-	return;
+	return $self->_set_down_after($yes ? $patience : limit(1500));
 }
 
-# All Sentinels that are awake name another one, which is a master.
+# These Sentinels, or all that are awake, name another one, which is a master.
+#
+# A Sentinel that has stood still itself for 2 s judges nobody for half a minute.  By then
+# the replicas have been without their master for longer than ten times down-after, and no
+# Sentinel would ever make one of them the master; so down-after is set to more then.
 sub wait_for_master_but
 {
-	my ($self, $old) = @_;
+	my ($self, $old, @sentinels) = @_;
+	my $late = now() + limit(15);
 
 	$self->be_patient(0);
-	my $new = $self->_new_master($old);
+	my $new = $self->_new_master(
+		$old,
+		sub {
+			if ($late && now() > $late)
+			{
+				$self->_set_down_after(limit(10_000));
+				$late = 0;
+			}
+			return @sentinels ? @sentinels : $self->_awake;
+		});
 	$self->be_patient(1);
 	return $new;
 }
 
-# A Sentinel that has stood still itself for 2 s judges nobody for half a minute.
+# The Sentinels that the function returns, each time that it is called, name the new one.
 sub _new_master
 {
-	my ($self, $old) = @_;
+	my ($self, $old, $who) = @_;
 
 	return poll_until(
 		'the Sentinels to name another master than ' . $old->address,
 		sub {
-			my %named = map { ($_->named || '') => 1 } $self->_awake;
+			my %named = map { ($_->named || '') => 1 } $who->();
 			my ($address) = keys %named;
 			return if keys %named != 1 || !$address;
 			my $master = $self->at($address);
@@ -302,7 +324,7 @@ sub fail_over
 	my $old = $self->master;
 
 	$self->order_failover;
-	return $self->_new_master($old);
+	return $self->_new_master($old, sub { $self->_awake });
 }
 
 # A failover that has just ended, or a replica that is not yet known as one, is in
