@@ -14,7 +14,7 @@ my $node = LockRedis::Node->create(
 	start => 0,
 	settings => {
 		'lockredis.database' => 'locks',
-		'lockredis.command_timeout' => limit(2) . 's'
+		'lockredis.command_timeout' => limit(5) . 's'
 	});
 my $one;
 

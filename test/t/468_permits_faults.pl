@@ -11,9 +11,9 @@ use LockRedis::Test;
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
 
-# For so long an orphan is looked after.
+# For so long an orphan is looked after, and anything else may take.
 my $node = LockRedis::Node->create('main', url => $proxy->url,
-	settings => { 'lockredis.command_timeout' => limit(2) . 's', 'lockredis.lease' => '1h' });
+	settings => { 'lockredis.command_timeout' => limit(4) . 's', 'lockredis.lease' => '1h' });
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 sub available { return $redis->cmd('GET', 'k') }
