@@ -150,12 +150,12 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 	my $four = $node->session;
 
 	# What is owed for a busy answer holds up the next question.
-	run($_, "SET lockredis.replica_timeout = '300ms'") foreach $one, $two;
+	run($_, "SET lockredis.replica_timeout = '2s'") foreach $one, $two;
 	$redis->foreign_lock('queue', owner => 'elsewhere:1', ms => 600_000);
 	$node->queue_up('queue',
 		map { $_ => "SELECT redis_lock('queue')" } $one, $two, $three, $four);
 	$redis->foreign_unlock('queue');
-	$one->wait->fails('58030', unreplicated(1, 2, '300 ms'), 'the head');
+	$one->wait->fails('58030', unreplicated(1, 2, '2 s'), 'the head');
 	$two->wait->fails('58030', qr/could not be replicated.*first in the queue/s,
 		'who asks for as many fails with it');
 	is($three->wait->error, undef, 'who asks for fewer has the lock');
