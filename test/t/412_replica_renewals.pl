@@ -14,12 +14,12 @@ use LockRedis::Topic::Replicas;
 # "quick" has less than a WAIT may take; all have more than a busy machine needs.
 start_servers(
 	'lockredis.lease' => '15s',
-	'lockredis.replica_timeout' => '5s',
+	'lockredis.replica_timeout' => '8s',
 	'lockredis.command_timeout' => '15s');
 
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
-my $quick = $node->session(settings => { 'lockredis.lease' => '4500ms' });
+my $quick = $node->session(settings => { 'lockredis.lease' => '7500ms' });
 
 sub renewals
 {
@@ -86,7 +86,7 @@ $quick->query_is("SELECT redis_is_held('quick')", 't', 'who asks for none');
 wait_for_renewal('one');
 cmp_ok($node->lock_stat('unreplicated'), '>', 0, 'counted');
 # Of the other one, too, if the replica that is left was long away.
-is($node->times_logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  1 of 2 replicas confirmed it within 5 s\./),
+is($node->times_logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  1 of 2 replicas confirmed it within 8 s\./),
 	1, 'logged once, with the number');
 like($node->lock_status('last_error'), qr/1 of 2 replicas/, 'and shown');
 
@@ -97,7 +97,7 @@ like($node->lock_status('last_error'), qr/1 of 2 replicas/, 'and shown');
 run($one, "SET lockredis.lease = '36s'; SELECT redis_unlock('one'); SELECT redis_lock('one'); RESET lockredis.lease");
 replicas_away(2);
 poll_until('a renewal to fail',
-	sub { $node->logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  0 of 1 replicas confirmed it within 5 s\./) });
+	sub { $node->logged(qr/leases are not renewed for want of replicas\n.*DETAIL:  0 of 1 replicas confirmed it within 8 s\./) });
 is($node->value("SELECT state FROM redis_lock_status WHERE role = 'master'"),
 	'up', 'the store is up all the same');
 replicas_back();
