@@ -12,7 +12,9 @@ use LockRedis::Topic::Condition;
 
 my $node;
 
-($node, $redis, $proxy) = LockRedis::Node->create_fallback('main');
+# A Redis that is slow for a moment is not one that is away, but where it is to be away.
+my $patient = { 'lockredis.fallback_after' => '19s' };
+($node, $redis, $proxy) = LockRedis::Node->create_fallback('main', settings => $patient);
 my ($one, $two, @waiters) = map { $node->session } 1 .. 6;
 my ($for_token, $for_semaphore, $for_latch, $for_condition) = @waiters;
 my $away = qr/not available while Redis is out of reach/;
@@ -36,6 +38,7 @@ $one->query("BEGIN; SELECT redis_latch_xact_count_down('l')");
 
 # ---- it is away
 
+$node->set('lockredis.fallback_after' => '1s');
 $node->cut_off($proxy);
 $_->wait(limit(60))->fails('58000', $away, 'who waits is told that it is away') foreach @waiters;
 $one->query_is('COMMIT', '', 'a COMMIT');
@@ -57,6 +60,7 @@ $one->query_is("SELECT redis_try_lock('k', '200ms')", 'f', 'the lease of the tok
 # ---- it is back
 
 $node->reconnect($proxy);
+$node->set(%$patient);
 poll_until('it to be counted', sub { $redis->cmd('GET', 'l') == 4 });
 poll_until('the lock to be in Redis again', sub { $redis->cmd('EXISTS', 'c') == 1 });
 poll_until('no row but its own', sub { $node->count_locks == 1 });
