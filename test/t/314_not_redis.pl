@@ -37,11 +37,11 @@ append_to_file("$dir/sentinel.conf", "bind 127.0.0.1\ndir $dir\n");
 
 my ($node, $redis) = LockRedis::Node->create_with_redis('main',
 	settings => {
-		'lockredis.connect_timeout' => limit(1000) . 'ms',
-		'lockredis.command_timeout' => limit(1000) . 'ms'
+		'lockredis.connect_timeout' => limit(10) . 's',
+		'lockredis.command_timeout' => limit(10) . 's'
 	});
 my $session = $node->session(
-	settings => { statement_timeout => limit(10_000) });
+	settings => { statement_timeout => limit(30_000) });
 
 $session->query_is(q{SELECT redis_try_lock('k'), redis_unlock('k')},
 	't|t', 'a Redis');
