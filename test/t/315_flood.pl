@@ -17,7 +17,7 @@ need_tool('redis-benchmark');
 my $redis = LockRedis::Redis->new(
 	config => { 'client-output-buffer-limit' => [qw(pubsub 1gb 0 0)] });
 my $node = LockRedis::Node->create('main', redis => $redis);
-my $lease = limit(5);
+my $lease = limit(8);
 my $holder = $node->session(settings => { 'lockredis.lease' => "${lease}s" });
 my $waiter = $node->session;
 

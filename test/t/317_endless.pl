@@ -18,7 +18,7 @@ use LockRedis::RedisCluster;
 use LockRedis::Test;
 use Process qw(private_kb);
 
-my $lease = limit(3);
+my $lease = limit(6);
 my $array = ":1\r\n";
 $array = "*256\r\n" . $array x 256 foreach 1 .. 3;
 my $fake = LockRedis::FakeNode->new(
@@ -38,8 +38,8 @@ sub stays_alive
 		url => $url,
 		settings => {
 			'lockredis.lease' => "${lease}s",
-			'lockredis.connect_timeout' => '1s',
-			'lockredis.command_timeout' => '1s'
+			'lockredis.connect_timeout' => limit(3) . 's',
+			'lockredis.command_timeout' => limit(3) . 's'
 		});
 	my $holder = $node->session;
 	my $session = $node->session(settings => { statement_timeout => limit(5000) });
