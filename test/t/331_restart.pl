@@ -38,13 +38,13 @@ sub owner_of
 #   three   has run a job whose key stays locked
 #   four    awaits the lock of one
 my ($one, $two, $three, $four) =
-  map { $node->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 4;
-$one->query("SELECT redis_lock('renewed'), redis_lock('given', '15s')");
+  map { $node->session(settings => { 'lockredis.lease' => '15s' }) } 1 .. 4;
+$one->query("SELECT redis_lock('renewed'), redis_lock('given', '20s')");
 my $recorded = $two->value("SELECT redis_fenced_xact_lock('fenced')");
 my $given_out = $two->value("BEGIN; SELECT redis_fenced_xact_lock('fenced')");
 $two->query(q{INSERT INTO t VALUES ('never committed')});
-$three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '20s')",
-	't', 'a job that holds for at least 20 s');
+$three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '30s')",
+	't', 'a job that holds for at least 30 s');
 $four->start("SELECT redis_lock('renewed')");
 $node->wait_for_waiters('renewed', 1);
 my %owner = map { $_ => owner_of($_) } qw(renewed given fenced kept);

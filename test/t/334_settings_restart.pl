@@ -14,7 +14,7 @@ my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback(
 	'main',
 	settings => {
 		'lockredis.fallback_after' => '20s',
-		'lockredis.lease' => '9s'
+		'lockredis.lease' => '15s'
 	});
 
 sub does_not_fit
@@ -47,17 +47,17 @@ sub outage
 	return;
 }
 
-like(slurp_file($node->logfile), does_not_fit(5999), 'it has started, and says so');
+like(slurp_file($node->logfile), does_not_fit(9999), 'it has started, and says so');
 is($node->value('SHOW lockredis.fallback_after'), '20s', 'the setting is what it is');
 outage('start');
 
 $node->log_since_here;
-$node->set('lockredis.lease' => '6s');
-poll_until('the reload to be told', sub { $node->logged(does_not_fit(3999)) });
+$node->set('lockredis.lease' => '12s');
+poll_until('the reload to be told', sub { $node->logged(does_not_fit(7999)) });
 
 $node->log_since_here;
 $node->restart;
-poll_until('the watchdog to say so', sub { $node->logged(does_not_fit(3999)) });
+poll_until('the watchdog to say so', sub { $node->logged(does_not_fit(7999)) });
 $node->wait_for_up;
 
 my $victim = $node->session;

@@ -114,7 +114,7 @@ $node->wait_for_up;
 #
 
 go_to($proxy->url);
-$one->query("SET lockredis.lease = '12s'");
+$one->query("SET lockredis.lease = '30s'");
 my $rule = $proxy->rule(match => 'under way', on => 'reply', skip => 1, action => 'hold');
 $one->query_is("SELECT redis_lock('under way')", '', 'under way: held');
 $proxy->wait_for_rule($rule);
