@@ -165,8 +165,6 @@ sub restart
 	return;
 }
 
-# Restart with data so that every command is answered with LOADING for about
-# the given number of seconds.
 # Keys with which a test has made loading long.
 sub forget_loading
 {
