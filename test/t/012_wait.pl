@@ -161,13 +161,14 @@ foreach my $how ('cancel', 'terminate', 'time limit', 'lock_timeout')
 	  if $how eq 'time limit';
 	$first->query("SET lock_timeout = '${limit}s'") if $how eq 'lock_timeout';
 	$redis->foreign_lock('hand on');
-	my $start = now();
 	queue_up('hand on', $sql, $first);
-	settled_calls();
+
+	# Its time has begun before this.
+	my $waits_since = now();
 	$first->freeze;
 	$s[1]->start("SELECT redis_lock('hand on')");
 	$node->wait_for_waiters('hand on', 2);
-	pause($start + $limit + 0.1 - now()) if $how =~ /time/;
+	pause($waits_since + $limit - now()) if $how =~ /time/;
 
 	# The watchdog is given the time to wake it, but not to pass it over.
 	is($redis->foreign_unlock('hand on'), 1, "$how: told");
