@@ -152,6 +152,7 @@ sub were_told
 	$redis->freeze;
 	$ask->();
 	$redis->thaw;
+	$node->wait_until_asked($one);
 	$one->query_is("SELECT redis_unlock('free')", 't', 'given back');
 	$poor->quit;
 }
