@@ -76,6 +76,9 @@ start_servers('3s');
 	$one->query_is(
 		"SELECT redis_is_held('dark'), redis_is_held('dark too')",
 		'f|f', 'the holder has lost both');
+
+	# Another one, which the watchdog would renew if it had some time left.
+	$redis->wait_for_key('long', 0);
 	kill 'CONT', $watchdog;
 
 	# What the watchdog wanted to renew and to give back are old owners.
