@@ -38,7 +38,13 @@ sub cancel_at
 
 	$one->start($sql);
 	$proxy->wait_for_rule($id);
-	$one->wait_until_read if $name =~ /answered in part/;
+
+	# What came before it has been passed on when it is held.
+	if ($name =~ /answered in part/)
+	{
+		poll_until('the rest to be held', sub { $proxy->stats->{held} });
+		$one->wait_until_read;
+	}
 	$one->cancel;
 	return $one->wait;
 }
