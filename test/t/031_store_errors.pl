@@ -129,7 +129,7 @@ $proxy->stop;
 # SCRIPT FLUSH
 # ----------
 
-$node->wait_for_up;
+$node->wait_for_up($redis);
 $two->value("SELECT redis_lock('flushed')");
 foreach my $step (
 	[ q{redis_lock('flushed2')}, '' ],
@@ -271,16 +271,16 @@ $unsafe->cmd('BGSAVE');
 poll_until('the background save to fail',
 	sub { $unsafe->info('persistence')->{rdb_last_bgsave_status} eq 'err' });
 $node->set('lockredis.url' => $unsafe->url);
-$node->wait_for_up;
+$node->wait_for_up($unsafe);
 refused('58030', 'MISCONF Redis is configured to save RDB snapshots',
 	'MISCONF', @takes);
 is_deeply([ $unsafe->all_keys ], ['x'], 'MISCONF: nothing was taken');
 $node->set('lockredis.url' => $redis->url);
+$node->wait_for_up($redis);
 $unsafe->kill9;
 
 # Loading.  The watchdog has seen Redis down before, has nothing to renew yet,
 # and is allowed TIME while Redis loads: that does not make it a store of locks.
-$node->wait_for_up;
 $two->value("SELECT redis_lock('held')");
 $redis->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
 $node->log_since_here;

@@ -114,7 +114,7 @@ $node->wait_for_up;
 $node->set(
 	'lockredis.url' => $redis->tls_url,
 	'lockredis.tls_ca_file' => $ca->file);
-$node->wait_for_up;
+$node->wait_for_up($redis);
 $session->quit;
 $session = $node->session;
 $session->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'over TLS');

@@ -30,6 +30,7 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
   $node->watchdog_pid;
   $node->wait_for_waiters($key, $n);     # n sessions wait for the key
   $node->wait_for_up;                    # redis_lock_status says up
+  $node->wait_for_up($redis);            # ... at this one, after another lockredis.url
   $node->lock_stat('losses');            # of redis_lock_stats
   $node->lock_status('state');           # of redis_lock_status
   $node->count_locks("key = 'k'");       # rows of redis_locks
@@ -410,16 +411,20 @@ sub queue_up
 	return;
 }
 
+# With a Redis or a proxy: after lockredis.url was changed the store of before is shown until the
+# watchdog has read that.
 sub wait_for_up
 {
-	my ($self) = @_;
+	my ($self, $where) = @_;
+	my $there = $where ? " AND address = '" . $where->address . "'" : '';
 
 	return poll_until(
 		'the watchdog to reach the store',
 		sub {
 			$self->value(
 				q{SELECT count(*) FROM redis_lock_status
-				WHERE state = 'up' AND (in_use OR role NOT IN ('sentinel', 'replica'))}) > 0;
+				WHERE state = 'up' AND (in_use OR role NOT IN ('sentinel', 'replica'))}
+				  . $there) > 0;
 		});
 }
 
