@@ -19,7 +19,7 @@ my $proxy = LockRedis::Proxy->new($redis2);
 my $orphans = LockRedis::Node->create(
 	'orphans',
 	url => $proxy->url,
-	settings => { 'lockredis.command_timeout' => '1s' });
+	settings => { 'lockredis.command_timeout' => '3s' });
 my $alone = LockRedis::Node->create(
 	'alone',
 	redis => $redis2,
