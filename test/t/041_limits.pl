@@ -45,12 +45,15 @@ sub is_full
 {
 	my ($session, $name, $sql) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my $before = $redis->script_calls;
+	my $result;
 
-	$session->query($sql || "SELECT redis_lock('one more', '1h')")->fails(
+	# The watchdog may still give back what has ended.
+	my @sent = $redis->session_commands(
+		sub { $result = $session->query($sql || "SELECT redis_lock('one more', '1h')") });
+	$result->fails(
 		'53400',
 		qr/out of slots.*HINT:.*lockredis\.max_locks.*$max_locks/s, $name);
-	return is($redis->script_calls, $before, "$name: nothing was sent");
+	return is("@sent", '', "$name: nothing was sent");
 }
 
 #
@@ -187,6 +190,15 @@ count_is('given back three times', releases => 1);
 $one->query("SELECT redis_unlock('c')");
 count_is('not held');
 $one->query("BEGIN; SELECT redis_xact_lock('c', '1h'); COMMIT");
+my $seen = $stats->();
+if ($seen->{orphans} > $expected{orphans})
+{
+	# Its release was not answered within 100 ms: the watchdog has it, the session connects anew.
+	poll_until('no row', sub { $small->count_locks == 0 });
+	$one->query("SELECT redis_is_locked('connect')");
+	$seen = $stats->();
+	$expected{$_} = $seen->{$_} foreach qw(orphans connects);
+}
 count_is('in a transaction', acquires => 1, releases => 1);
 
 $one->query("SELECT redis_lock('c', '5s')");
@@ -194,7 +206,7 @@ poll_until('the loss', sub { $stats->()->{losses} > 0 });
 poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
 $one->query("SELECT redis_unlock('c')");
 poll_until('no row', sub { $small->count_locks == 0 });
-my $seen = $stats->();
+$seen = $stats->();
 $expected{orphans} = $seen->{orphans};    # whether anything was left to do then
 count_is('lost', acquires => 1, losses => 1);
 
