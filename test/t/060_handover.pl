@@ -265,16 +265,19 @@ foreach my $end ('quit', 'terminate', 'vanish')
 		);
 		poll_until('the job to have the lock',
 			sub { $redis->cmd('EXISTS', 'job') });
-		my $calls = $redis->script_calls;
-		my $owner = $redis->owner_of('job');
-		is( $two->query(
-				"CALL redis_with_lock('job', 'INSERT INTO t VALUES (2)', wait => '1min')",
-				limit(20))->out,
-			't',
-			"$name: the next one runs");
-		is($one->wait->sqlstate, $error, "$name: and how the first one ended");
+
+		# The watchdog would repeat a release that is not answered soon.
+		my @calls = grep { /"EVAL/i } $redis->session_commands(
+			sub {
+				is( $two->query(
+						"CALL redis_with_lock('job', 'INSERT INTO t VALUES (2)', wait => '1min')",
+						limit(20))->out,
+					't',
+					"$name: the next one runs");
+				is($one->wait->sqlstate, $error, "$name: and how the first one ended");
+			});
 		is($node->lock_stat('handoffs') - $before, 1, "$name: handed over");
-		is($redis->script_calls - $calls, 1, "$name: one call, the last release");
+		is(scalar @calls, 1, "$name: one call, the last release");
 		gone('job', $name);
 	}
 }
