@@ -59,26 +59,6 @@ sub end_of
 		$redis, name => "$name: nothing is left");
 }
 
-sub wait_until_subscribed
-{
-	my ($key) = @_;
-
-	return poll_until("the subscription of $key",
-		sub { $redis->subscribers($redis->channel($key)) > 0 });
-}
-
-# Nobody asks Redis for anything any more.
-sub wait_until_quiet
-{
-	return poll_until(
-		'no more requests',
-		sub {
-			my $before = $redis->script_calls;
-			pause(0.2);
-			$redis->script_calls == $before;
-		});
-}
-
 #
 # Stopped between send and reply for longer than the lease.
 #
@@ -196,14 +176,9 @@ foreach my $case ('before', 'after')
 	my ($one, $two) = sessions($patient, 2, 'lockredis.lease' => '6s');
 
 	$redis->foreign_lock($key);
-	$one->start("SELECT redis_lock('$key', '60s')");
-	$patient->wait_for_waiters($key, 1);
-	wait_until_subscribed($key);
+	$redis->after_second_look($key, sub { $one->start("SELECT redis_lock('$key', '60s')") });
 	$two->start("SELECT redis_lock('$key')");
 	$patient->wait_for_waiters($key, 2);
-
-	# The confirmation of the subscription makes one ask once more.
-	wait_until_quiet();
 	my $rule = $proxy->rule(
 		on => $case eq 'before' ? 'reply' : 'request',
 		match => $key,
