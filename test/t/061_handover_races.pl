@@ -160,19 +160,21 @@ foreach my $case (
 	my ($how, $behind) = @$case;
 	my $key = "$how, $behind behind";
 	my ($one, $two, $three) = sessions(3);
-	my $since = now();
 
 	run($one, "SELECT redis_lock('$key')");
 	run($two, "SET statement_timeout = '$time ms'")
 	  if $how eq 'statement_timeout';
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
+
+	# Its time has begun before this.
+	my $waits_since = now();
 	$two->freeze;
 	if ($behind eq 'three')
 	{
 		$three->start("SELECT redis_lock('$key')");
 		$node->wait_for_waiters($key, 2);
 	}
-	pause($since + $time / 1000 + 0.3 - now()) if $how eq 'statement_timeout';
+	pause($waits_since + $time / 1000 - now()) if $how eq 'statement_timeout';
 	my $calls = $redis->script_calls;
 	my ($handoffs, $losses) = ($node->lock_stat('handoffs'), $node->lock_stat('losses'));
 	my $owner = hand_to_stopped($key, $one, $two);
@@ -212,17 +214,17 @@ foreach my $case (
 	my ($how, $sql) = @$case;
 	my $key = "$how over";
 	my ($one, $two, $three) = sessions(3);
-	my $since = now();
 
 	$sql =~ s/KEY/$key/;
 	$sql =~ s/TIME/$time/;
 	run($one, "SELECT redis_lock('$key')");
 	run($two, "SET lock_timeout = '$time ms'") if $how eq 'lock_timeout';
 	$node->queue_up($key, $two => $sql);
+	my $waits_since = now();
 	$two->freeze;
 	$three->start("SELECT redis_lock('$key')");
 	$node->wait_for_waiters($key, 2);
-	pause($since + $time / 1000 + 0.3 - now());
+	pause($waits_since + $time / 1000 - now());
 	my $owner = hand_to_stopped($key, $one, $two);
 	$two->thaw;
 	my $result = $two->wait;
