@@ -346,21 +346,22 @@ foreach my $case (
 		action => 'hold');
 	$proxy->wait_for_rule($rule);
 	my $until = $ends->();
-	$two->freeze if $state ne 'runs';
 	my $owner = $redis->owner_of($key);
-	run($one, "SELECT redis_unlock('$key')");
-	die 'not got' if $state eq 'runs' && defined $two->wait->error;
-	$redis->cmd('DEL', $key) if $what eq 'gone';
 
 	# Another renewal would do what this one has done.
 	$proxy->rule(match => $key, action => 'hold', times => 0)
 	  if $what eq 'counts';
+	$two->freeze if $state ne 'runs';
+	run($one, "SELECT redis_unlock('$key')");
+	die 'not got' if $state eq 'runs' && defined $two->wait->error;
+	$redis->cmd('DEL', $key) if $what eq 'gone';
 	$proxy->release;
 	if ($what eq 'counts')
 	{
 		if ($state ne 'runs')
 		{
-			# It counts in any case, but before two runs is what is meant here.
+			# It counts in any case, but before two runs is what is meant here.  After a
+			# second two would be passed over.
 			pause(0.2);
 			$two->thaw;
 			die 'not got' if defined $two->wait->error;
@@ -412,16 +413,12 @@ foreach my $case (
 	my $handoffs = $node->lock_stat('handoffs');
 
 	$redis->foreign_lock($key);
-	$node->queue_up($key, map { $_ => "SELECT redis_lock('$key')" } $two, $three, $four);
-	poll_until('the subscription',
-		sub { $redis->subscribers($redis->channel($key)) > 0 });
-	poll_until(
-		'no more requests',
-		sub {
-			my $before = $redis->script_calls;
-			pause(0.2);
-			$redis->script_calls == $before;
-		});
+	$redis->after_second_look($key, sub { $two->start("SELECT redis_lock('$key')") });
+	foreach my $i (0, 1)
+	{
+		($three, $four)[$i]->start("SELECT redis_lock('$key')");
+		$node->wait_for_waiters($key, $i + 2);
+	}
 	my $rule = $proxy->rule(match => $key, action => 'hold');
 	$redis->foreign_unlock($key);
 	$proxy->wait_for_rule($rule);
