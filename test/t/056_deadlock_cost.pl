@@ -272,7 +272,7 @@ foreach my $how ('stops', 'leaves')
 	$node->wait_for_waiters($how, 2);
 	if ($how eq 'stops')
 	{
-		$first->freeze;
+		$node->freeze_asleep($first);
 	}
 	else
 	{

@@ -76,7 +76,7 @@ $writer->start("SELECT redis_write_lock('b')");
 poll_until('announced', sub { writers('b') == 1 });
 pause(12);
 is(writers('b'), 1, 'renewed');
-$writer->freeze;
+$far->freeze_asleep($writer);
 $one->query_is("SELECT redis_try_read_lock('b', '40s')", 't', 'it is over');
 $writer->thaw;
 $reader->query_is("SELECT redis_read_unlock('b')", 't');

@@ -397,6 +397,25 @@ sub wait_for_waiters
 		});
 }
 
+# Stops a session that waits while it sleeps.  In the middle of a request it would fail for want
+# of an answer when it goes on, and with a light-weight lock it would hold up others.
+sub freeze_asleep
+{
+	my ($self, $session) = @_;
+
+	return poll_until(
+		"session $session->{number} to be stopped asleep",
+		sub {
+			$session->freeze;
+			return 1
+			  if $self->value(
+				"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = "
+				  . $session->pid) eq 't';
+			$session->thaw;
+			return 0;
+		});
+}
+
 # Sessions, each with its statement, wait for the key in this order.
 sub queue_up
 {

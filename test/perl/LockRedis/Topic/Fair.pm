@@ -37,8 +37,7 @@ elsewhere does: it has no place.
 
 =item freeze_asleep($session)
 
-Stops one of C<$near> while it sleeps: in the middle of a request it would fail for want of an
-answer when it goes on.
+Stops one of C<$near> while it sleeps: see LockRedis::Node.
 
 =item gets_it($session, $key, $name)
 
@@ -131,18 +130,8 @@ sub wait_here
 sub freeze_asleep
 {
 	my ($session) = @_;
-	my $pid = $session->pid;
 
-	poll_until(
-		'it to be stopped asleep',
-		sub {
-			$session->freeze;
-			return 1 if $near->value(
-				"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = $pid") eq 't';
-			$session->thaw;
-			return 0;
-		});
-	return;
+	return $near->freeze_asleep($session);
 }
 
 sub gets_it
