@@ -15,7 +15,7 @@ use LockRedis::Test;
 use LockRedis::Topic::Fair;
 use LockRedis::Wait qw(limit);
 
-start_servers('lockredis.max_handoffs' => 32);
+start_servers('lockredis.max_handoffs' => 32, 'lockredis.command_timeout' => '60s');
 my ($one, $two, $three, $four, $five) = map { patient_session($near) } 1 .. 5;
 my $x = patient_session($far);
 my $soon = limit(60);
@@ -181,7 +181,6 @@ in_order('terms', 'another lease', $three, $two, $x);
 #				B reads the answer
 #	A releases: B has it, then X, then D
 #
-$near->set('lockredis.command_timeout' => '5min');
 $one->query("SELECT redis_fair_lock('between')");
 $proxy->rule(on => 'reply', match => $redis->owner_of('between'), action => 'hold');
 $two->start("SELECT redis_fair_lock('between')");
