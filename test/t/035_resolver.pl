@@ -259,7 +259,7 @@ system('prlimit', '--pid', $two->pid, '--nofile=1000:') == 0 or die 'no prlimit'
 $proxy->mode('refuse');
 $two->query_fails("SELECT redis_try_lock('k')",
 	'58000', qr/could not reach/, 'refused');
-poll_until('the name to be asked for', sub { askers('a') == $before + 1 });
+poll_until('the name to be asked for', sub { askers('a') > $before });
 pass('that is a reason');
 $proxy->mode('pass');
 $redis->cmd('ACL', 'SETUSER', 'default', '+time');
