@@ -54,15 +54,13 @@ sub java_waits
 	return $number;
 }
 
-# A session that waits in redis_lock(), subscribed.
+# A session that waits in redis_lock(), and sleeps.
 sub session_waits
 {
 	my ($session, $key) = @_;
 
-	$session->start('SELECT redis_lock(' . quoted($key) . ')');
-	$redis->wait_for_subscribers($key, 1);
-	$node->wait_for_waiters($key, 1);
-	return;
+	return $redis->after_second_look($key,
+		sub { $session->start('SELECT redis_lock(' . quoted($key) . ')') });
 }
 
 # Instants taken in Java and here are compared below.
