@@ -54,7 +54,9 @@ sub announced
 	my ($session, $key) = @_;
 	my $before = writers($key);
 
-	$session->start("SELECT redis_write_lock('$key')");
+	# It sleeps then, and is told over this channel.
+	$redis->after_second_look($key, sub { $session->start("SELECT redis_write_lock('$key')") },
+		channel => "redisson_rwlock:{$key}");
 	poll_until('announced', sub { writers($key) == $before + 1 });
 	return;
 }
@@ -133,8 +135,7 @@ my ($first, $second) = map { $slow->session } 1 .. 2;
 
 $slow->wait_for_up;
 locked_elsewhere('slow');
-$redis->after_second_look('slow', sub { announced($first, 'slow') },
-	channel => 'redisson_rwlock:{slow}');
+announced($first, 'slow');
 $second->start("SELECT redis_write_lock('slow')");
 $slow->wait_for_waiters('slow', 2);
 my $id = $proxy->rule(match => 'slow', action => 'hold', times => 1);
