@@ -11,8 +11,8 @@ my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
 	settings => {
 		'lockredis.lease' => '10min',
-		'lockredis.connect_timeout' => limit(1) . 's',
-		'lockredis.command_timeout' => limit(1) . 's'
+		'lockredis.connect_timeout' => limit(3) . 's',
+		'lockredis.command_timeout' => limit(3) . 's'
 	});
 my $two = $node->session;
 
