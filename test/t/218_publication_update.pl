@@ -290,7 +290,8 @@ $sub->value('DROP TABLE elsewhere');
 foreach my $table (qw(redis_fences redis_lock_counters redis_lock_rows redis_lock_shares
 	redis_lock_values))
 {
-	$here->query("SELECT redis_lock('truncated')");
+	# A renewal would change its row.
+	$here->query("SELECT redis_lock('truncated', '1h')");
 	my $before = $sub->value("SELECT string_agg(r::text, ',' ORDER BY key) FROM $table r");
 
 	$sub->log_since_here;
