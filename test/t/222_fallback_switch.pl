@@ -12,7 +12,7 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 
 my ($node, $redis, $proxy, $table) =
   LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '8s',
-		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
+		'lockredis.connect_timeout' => '2s', 'lockredis.command_timeout' => '2s' });
 
 my $counters = qr/^redisson_lock_token:/;
 
@@ -89,7 +89,10 @@ is($node->lock_stat('losses'), 0, 'nothing was lost');
 #
 
 # It is there and away for far less than what is decided by, however late the machine is.
-$node->set('lockredis.fallback_after' => '10s', 'lockredis.lease' => '20s');
+$node->set(
+	'lockredis.fallback_after' => '10s',
+	'lockredis.lease' => '20s',
+	'lockredis.command_timeout' => '300ms');
 my $switches = $node->lock_stat('switches');
 for (1 .. 5)
 {
@@ -111,7 +114,10 @@ for (1 .. 4)
 is($node->lock_stat('switches'), $switches + 1, 'and not back');
 $one->query_is("SELECT redis_try_lock('flapping')", 'f',
 	'somebody may have got a key while Redis was there');
-$node->set('lockredis.fallback_after' => '1s', 'lockredis.lease' => '8s');
+$node->set(
+	'lockredis.fallback_after' => '1s',
+	'lockredis.lease' => '8s',
+	'lockredis.command_timeout' => '2s');
 $node->reconnect($proxy);
 $one->query_is("SELECT redis_try_lock('flapping')", 't', 'when it is steady');
 $one->query_is("SELECT redis_unlock('flapping')", 't', 'given back');
@@ -256,9 +262,11 @@ nothing_left($node, $redis, name => 'nothing is left of the late answer');
 # hold_at_least, a job that begins with Redis and ends without.
 #
 
-$one->start("CALL redis_with_lock('job', 'SELECT pg_sleep(3)', '0', NULL, '20 s')");
-poll_until('the job to run', sub { %{ $redis->hash('job') } });
+$two->query('SELECT pg_advisory_lock(1)');
+$one->start("CALL redis_with_lock('job', 'SELECT pg_advisory_xact_lock(1)', '0', NULL, '20 s')");
+$node->wait_for_postgres_lock($one);
 $node->cut_off($proxy);
+$two->query('SELECT pg_advisory_unlock(1)');
 is($one->wait(20)->error, undef, 'the job ends');
 cmp_ok($table->cmd('PTTL', 'job'), '>', 5000, 'the key stays locked in the table');
 $node->reconnect($proxy);
