@@ -113,7 +113,7 @@ foreach my $kind ([ 'a cluster', LockRedis::RedisCluster->new(replicas => 0) ],
 	run($s, "$take; COMMIT");
 	$proxy->wait_for_rule($id);
 	$node->set('lockredis.url' => $new->url);
-	$node->wait_for_up;
+	$node->wait_for_up($new);
 	$other->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'free at the new place');
 	$proxy->let_go;
 	ok(poll_until('the old place to be left', sub { $node->count_locks == 0 }), 'nothing is left');
@@ -130,8 +130,7 @@ foreach my $kind ([ 'a cluster', LockRedis::RedisCluster->new(replicas => 0) ],
 
 {
 	my ($node, $redis, $proxy) = LockRedis::Node->create_fallback(
-		'fallback', settings => { 'lockredis.release_wait' => 'sent', 'lockredis.lease' => '3s',
-			'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
+		'fallback', settings => { 'lockredis.release_wait' => 'sent', 'lockredis.lease' => '3s' });
 	my ($s, $other) = map { $node->session } 1 .. 2;
 
 	warm_up($node, $s);

@@ -12,7 +12,7 @@ LockRedis::Redisson->need;
 
 my ($node, $redis, $proxy, $table) =
   LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '3s',
-		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms' });
+		'lockredis.connect_timeout' => '2s', 'lockredis.command_timeout' => '2s' });
 
 #
 # Leases from 500 ms to 5 minutes, renewed and given.
@@ -97,7 +97,7 @@ is($node->store_in_use, 'table', 'under way: an answer is not yet steady');
 $node->wait_for_store('master');
 is($node->lock_stat('switches'),
 	$counted + 2, 'under way: back when it is');
-$node->set('lockredis.command_timeout' => '500ms');
+$node->set('lockredis.command_timeout' => '2s');
 
 #
 # Redisson, which Redis is not away for, takes the key when our lease there has
