@@ -16,8 +16,8 @@ start_servers();
 # A given lease that ends while the command runs; another session takes the lock
 # meanwhile.  What has written must not commit.
 subtest 'a lease that ends during the command' => sub {
-	my $lease = limit(1);
-	my $nap = $lease * 3;
+	my $lease = limit(2);
+	my $nap = $lease * 1.5;
 
 	$one->start(
 		"CALL redis_with_lock('lost', 'INSERT INTO done VALUES (''late''); SELECT pg_sleep($nap)', lease => '$lease s')"
@@ -158,7 +158,7 @@ subtest 'hold_at_least' => sub {
 	my $patient = limit(30);
 	$start = now();
 	$one->query_fails(
-		"CALL redis_with_lock('keep', 'INSERT INTO done VALUES (''late''); SELECT pg_sleep(1.5)', lease => '500 ms', hold_at_least => '$patient s')",
+		"CALL redis_with_lock('keep', 'INSERT INTO done VALUES (''late''); SELECT pg_sleep(3)', lease => '2 s', hold_at_least => '$patient s')",
 		'40001', qr/the lock "keep" was lost/, 'a lease that ends before');
 	stays_locked('keep', $start, $patient, 'a lease that ends before');
 	poll_until('the watchdog to have done its part', sub { $node->count_locks == 0 });
@@ -232,8 +232,8 @@ foreach my $longer ('the lease', 'hold_at_least')
 {
 	subtest "a crash during the command, $longer is longer" => sub {
 		my $longest = limit(12);
-		my $lease = $longer eq 'the lease' ? $longest : limit(1);
-		my $hold = $longer eq 'the lease' ? limit(1) : $longest;
+		my $lease = $longer eq 'the lease' ? $longest : limit(3);
+		my $hold = $longer eq 'the lease' ? limit(3) : $longest;
 		my $s = $node->session;
 		my $start = now();
 

@@ -29,7 +29,7 @@ our ($lease_ms, $redis, %settings, $node, $one, $two);
 
 sub start_servers
 {
-	$lease_ms = limit(2) * 1000;
+	$lease_ms = limit(6) * 1000;
 	$redis = lock_store;
 	%settings = (
 		'lockredis.lease' => "${lease_ms}ms",
