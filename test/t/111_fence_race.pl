@@ -11,7 +11,7 @@
 use LockRedis::Test;
 
 # A holder is paused for longer than this.
-my $lease = limit(2);
+my $lease = limit(4);
 my $redis = lock_store;
 my $node = LockRedis::Node->create('main', redis => $redis);
 
