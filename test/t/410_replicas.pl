@@ -9,7 +9,8 @@
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
 
-start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2s');
+start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2s',
+	'lockredis.command_timeout' => '10s');
 
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
@@ -79,7 +80,7 @@ run($none, "SELECT redis_semaphore_init('number', 5)");
 			run($two, "SELECT redis_lock('k'), redis_semaphore_acquire('number'), redis_lock('l')");
 		});
 
-	is(join(' ', @waits), '2750 2750', 'behind a semaphore: as long as the one before');
+	is(join(' ', @waits), '9750 9750', 'behind a semaphore: as long as the one before');
 }
 run($two, "SELECT redis_unlock_all()");
 $redis->cmd('DEL', 'number');
@@ -105,16 +106,29 @@ is_deeply(
 is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
 is($node->lock_stat('unreplicated'), 1, 'it is counted');
 $none->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'who asks nobody gets it');
-$two->query_fails("SET lockredis.replica_timeout = '250ms'; SELECT redis_try_xact_lock('k', '5 s')",
-	'58030', unreplicated(1, 2, '250 ms'));
+$two->query_fails("SET lockredis.replica_timeout = '1500ms'; SELECT redis_try_xact_lock('k', '5 s')",
+	'58030', unreplicated(1, 2, '1500 ms'));
 is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
 is($node->lock_stat('unreplicated'), 2, 'no attempt is repeated');
 $two->query("RESET lockredis.replica_timeout");
 
-# More than command_timeout allows
-$two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
-	'58030', unreplicated(1, 2, '2750 ms'));
+# More than command_timeout allows: a quarter of a second less than that.  The answer to
+# the WAIT may come later than that on a machine that is busy.
+$node->set('lockredis.command_timeout' => '3s');
+{
+	my $too_few = unreplicated(1, 2, '2750 ms');
+	my @waits = map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands(
+		sub {
+			$two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
+				'58030', qr/$too_few|did not answer in time/);
+		});
+
+	is(join(' ', @waits), '2750', 'no more than command_timeout allows');
+}
+$node->set('lockredis.command_timeout' => '10s');
 $two->query("RESET lockredis.replica_timeout");
+$node->wait_until_asked($two);
+poll_until('the key to be free', sub { !$redis->cmd('EXISTS', 'k') });
 
 # ----------
 # Somebody else has it
@@ -139,7 +153,7 @@ replicas_away(2);
 	is($node->lock_stat('connects'), $connects, 'all over one connection');
 	run($none, "SELECT redis_unlock('busy')");
 	$redis->cmd('DEL', 'foreign');
-	$node->set('lockredis.command_timeout' => '3s');
+	$node->set('lockredis.command_timeout' => '10s');
 	$one->query("RESET lockredis.replica_timeout");
 }
 

@@ -18,7 +18,7 @@ use LockRedis::Topic::Replicas;
 
 start_servers(
 	'lockredis.lease' => '30s',
-	'lockredis.replica_timeout' => '6s',
+	'lockredis.replica_timeout' => '9s',
 	'lockredis.command_timeout' => '20s');
 
 my $one = $node->session;
@@ -81,7 +81,7 @@ run($one, "SELECT redis_lock('again')");
 {
 	my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 	my $brief = $node->session(
-		settings => { 'lockredis.min_replicas' => 1, 'lockredis.lease' => '5s' });
+		settings => { 'lockredis.min_replicas' => 1, 'lockredis.lease' => '8s' });
 
 	run($two, "SELECT redis_lock('both')");
 	run($brief, "SELECT redis_lock('brief')");
@@ -115,6 +115,7 @@ $node->set('lockredis.command_timeout' => '6s');
 	run($one, "RESET lockredis.min_replicas");
 	poll_until('that lock to be given back', sub { !$node->count_locks });
 }
+$node->set('lockredis.command_timeout' => '20s');
 
 # ----------
 # Handed over, and a token
