@@ -49,20 +49,20 @@ sub arm
 }
 
 # The session is stopped at a function, in which its time-out strikes: it has passed
-# when the process goes on.  Nothing, if it has come before that.
+# when the process goes on.  False, if it has come before that, so that more connections
+# were closed by it than before.  The debugger takes its time, so it was started before.
 sub stop_in
 {
-	my ($function, $sql) = @_;
-	my $closes = $node->lock_stat('idle_closes');
-	my $stop = LockRedis::Debugger->new($one->pid);
+	my ($stop, $closes, $function, $sql) = @_;
 
+	$stop->attach;
 	$stop->run_to($function);
 	$one->start($sql);
 	$stop->wait_for_stop;
-	return $stop if $node->lock_stat('idle_closes') == $closes;
+	return 1 if $node->lock_stat('idle_closes') == $closes;
 	$stop->let_go;
 	$one->wait;
-	return;
+	return 0;
 }
 
 # The time-out strikes after so many s; the next one is that long.
@@ -80,23 +80,28 @@ sub strike
 sub strike_in
 {
 	my ($function, $sql, $out, %opts) = @_;
-	my ($stop, @before);
 
-	for (my $seconds = $first_s; !$stop; $seconds *= 2)
+	for (my $seconds = $first_s; $seconds <= ($opts{most} // $most_s); $seconds *= 2)
 	{
-		die "the time-out of $seconds s comes too early" if $seconds > ($opts{most} // $most_s);
+		my $stop = LockRedis::Debugger->new($one->pid, later => 1);
+
 		arm($seconds);
-		@before = figures();
-		$stop = stop_in($function, $sql);
-		run($one, $opts{undo}) if !$stop && $opts{undo};
-		next unless $stop;
-		$stop->tell($_) foreach @{ $opts{commands} || [] };
-		strike($stop, $seconds, $opts{next} || 600);
+		my @before = figures();
+		if (stop_in($stop, $before[1], $function, $sql))
+		{
+			$stop->tell($_) foreach @{ $opts{commands} || [] };
+			strike($stop, $seconds, $opts{next} || 600);
+			return struck($function, $sql, $out, @before);
+		}
+		run($one, $opts{undo}) if $opts{undo};
 	}
-	return struck($function, $sql, $out, @before);
+	die 'the time-out comes too early';
 }
 
-sub figures { return ((map { $node->lock_stat($_) } 'connects', 'idle_closes'), $redis->script_calls); }
+sub figures
+{
+	return (split(/\|/, $node->lock_stat('connects, idle_closes')), $redis->script_calls);
+}
 
 # Connections made, connections closed by the time-out, scripts run
 sub struck
@@ -155,7 +160,8 @@ like(
 	'not while an answer is owed');
 pause($replica_s + 0.1);
 my @before = figures();
-my $stop = stop_in('node_batch_start', "SELECT redis_is_locked('foreign')")
+my $stop = LockRedis::Debugger->new($one->pid, later => 1);
+stop_in($stop, $before[1], 'node_batch_start', "SELECT redis_is_locked('foreign')")
   or die "the time-out of $next_s s comes too early";
 strike($stop, $next_s, 600);
 is(struck('node_batch_start', "SELECT redis_is_locked('foreign')", 't', @before),

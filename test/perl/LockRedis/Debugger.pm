@@ -9,7 +9,8 @@ LockRedis::Debugger - stops a server process in the middle of a function
 =head1 SYNOPSIS
 
   LockRedis::Debugger->need;               # skips the test without gdb
-  my $stop = LockRedis::Debugger->new($session->pid);
+  my $stop = LockRedis::Debugger->new($session->pid);    # later => 1: does not attach yet,
+                                                         # but by $stop->attach
   $stop->run_to('lt_lose');                # the process goes on
   $stop->run_to('lt_lose', 'reason == 1');    # with an expression of gdb that has to hold
   $session->start("SELECT redis_lock('k')");
@@ -63,10 +64,10 @@ sub need
 
 sub new
 {
-	my ($class, $pid) = @_;
+	my ($class, $pid, %opts) = @_;
 	my $gdb = open2(my $out, my $in, 'LC_ALL=C exec gdb -q -nx 2>&1');
 	my $self = bless
-	  { gdb => $gdb, in => $in, out => $out, owner => $$, asked => 0, read => '' },
+	  { gdb => $gdb, in => $in, out => $out, owner => $$, asked => 0, read => '', pid => $pid },
 	  $class;
 
 	push @debuggers, $self;
@@ -74,9 +75,17 @@ sub new
 	$self->_do('set confirm off');
 	$self->_do('set pagination off');
 	$self->_do("handle $_ nostop noprint pass") foreach @own_signals;
-	my $answer = $self->_do("attach $pid");
-	croak "gdb cannot attach: $answer" if $answer =~ /not permitted|No such process/;
+	$self->attach unless $opts{later};
 	return $self;
+}
+
+sub attach
+{
+	my ($self) = @_;
+	my $answer = $self->_do("attach $self->{pid}");
+
+	croak "gdb cannot attach: $answer" if $answer =~ /not permitted|No such process/;
+	return;
 }
 
 # Stop at the beginning of that function, the next time.
