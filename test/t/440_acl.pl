@@ -30,7 +30,8 @@ my %right = map { $_ => 1 }
 my ($password) = map { /^>(.*)/ } @$base;
 my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
-start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '2500ms');
+start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
+	'lockredis.command_timeout' => '10s');
 sub grant
 {
 	my (%has) = @_;
@@ -45,7 +46,7 @@ append_to_file($file, "$password\n");
 chmod 0600, $file or die $!;
 $node->set(
 	'lockredis.password_file' => $file,
-	'lockredis.connect_timeout' => '1s',
+	'lockredis.connect_timeout' => '5s',
 	'lockredis.url' => 'redis://lockredis@127.0.0.1:' . $redis->port);
 $node->wait_for_up;
 
