@@ -22,7 +22,15 @@ SELECT redis_try_lock(repeat('é', 128));
 
 -- leases: rounded up to milliseconds, then judged
 SELECT redis_lock('arg', '9 ms');
-SELECT redis_lock('arg', '9.5 ms'), redis_unlock('arg') IS NOT NULL;
+-- Ten milliseconds may be over before the answer has come: an error, but not of the argument.
+DO $$
+BEGIN
+  PERFORM redis_lock('arg', '9.5 ms');
+EXCEPTION WHEN io_error THEN
+END $$;
+SET client_min_messages = error;
+SELECT redis_unlock('arg') IS NOT NULL;
+RESET client_min_messages;
 SELECT redis_lock('arg', '0');
 SELECT redis_lock('arg', '-1 s');
 SELECT redis_lock('arg', '24 days 1 ms');
