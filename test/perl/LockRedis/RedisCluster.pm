@@ -73,6 +73,8 @@ sub new
 				'cluster-port' => PostgreSQL::Test::Cluster::get_free_port(),
 				# Without replicas nobody waits for a node to be found to be away.
 				'cluster-node-timeout' => limit($nreplicas ? 2000 : 15_000),
+				# Until all are in place: one that stood still meanwhile would be replaced.
+				$nreplicas ? ('cluster-replica-no-failover' => 'yes') : (),
 				# However long it has not heard of its master
 				'cluster-replica-validity-factor' => 0,
 				'repl-diskless-sync-delay' => 0,
@@ -108,7 +110,24 @@ sub new
 	}
 	$self->{replaces} = $nreplicas;
 	$self->be_patient(1);
+	$self->_allow_failovers
+	  if $nreplicas && !$opts{config}{'cluster-replica-no-failover'};
 	return $self;
+}
+
+# Of a master that stood still while they were set up, and was missed then, nobody may think
+# any more that it has failed.
+sub _allow_failovers
+{
+	my ($self) = @_;
+
+	$self->wait_until_steady;
+	foreach my $node ($self->nodes)
+	{
+		$node->configure('cluster-replica-no-failover' => 'no');
+		$node->cmd('CONFIG', 'SET', 'cluster-replica-no-failover', 'no');
+	}
+	return;
 }
 
 # Is a node that does not answer to be given up?  Else it is waited for.
@@ -149,8 +168,9 @@ sub _awake
 	return grep { $_->pid && !$_->{frozen} } $self->nodes;
 }
 
-# The nodes that run say the same of all slots, each of which is served, and have heard of
-# each other's numbers.  Before that, what moves could be claimed back by an old message.
+# The nodes that run say the same of all slots, each of which is served, and of who is whose
+# replica, and have heard of each other's numbers.  Before that, what moves could be claimed back
+# by an old message.
 sub wait_until_steady
 {
 	my ($self) = @_;
@@ -158,15 +178,19 @@ sub wait_until_steady
 	poll_until(
 		'the cluster to be steady',
 		sub {
+			my @awake = $self->_awake;
+			my %is_awake = map { $_->id => 1 } @awake;
 			my (%views, %epochs);
 
-			foreach my $node ($self->_awake)
+			foreach my $node (@awake)
 			{
 				my $info = $node->cmd('CLUSTER', 'INFO');
 				return 0 unless $info =~ /cluster_state:ok/ && $info =~ /cluster_slots_ok:16384/;
 				$epochs{$1} = 1 if $info =~ /cluster_current_epoch:(\d+)/;
-				$views{ join ' ', map { "@$_[0,1] $_->[2][2]" }
-					  sort { $a->[0] <=> $b->[0] } @{ $node->cmd('CLUSTER', 'SLOTS') } } = 1;
+				$views{ join ' ',
+					(map { "@$_[0,1] $_->[2][2]" }
+						  sort { $a->[0] <=> $b->[0] } @{ $node->cmd('CLUSTER', 'SLOTS') }),
+					sort map { "$_->[0] of $_->[3]" } grep { $is_awake{ $_->[0] } } $node->_nodes } = 1;
 			}
 			return keys %views == 1 && keys %epochs == 1;
 		},
