@@ -71,8 +71,9 @@ sub new
 				'cluster-enabled' => 'yes',
 				'cluster-config-file' => 'nodes.conf',
 				'cluster-port' => PostgreSQL::Test::Cluster::get_free_port(),
-				# Without replicas nobody waits for a node to be found to be away.
-				'cluster-node-timeout' => limit($nreplicas ? 2000 : 15_000),
+				# Without replicas nobody waits for a node to be found to be away.  And nobody
+				# meets one that stands still for longer.
+				'cluster-node-timeout' => limit(15_000),
 				# Until all are in place: one that stood still meanwhile would be replaced.
 				$nreplicas ? ('cluster-replica-no-failover' => 'yes') : (),
 				# However long it has not heard of its master
@@ -97,6 +98,8 @@ sub new
 	}
 	poll_until('all nodes to know each other',
 		sub { !grep { $_->known_nodes != @nodes } @nodes });
+	$self->{replaces} = $nreplicas;
+	$self->be_patient(0);
 	foreach my $n (0 .. $nmasters * $nreplicas - 1)
 	{
 		$nodes[ $nmasters + $n ]->cmd('CLUSTER', 'REPLICATE', $nodes[ $n % $nmasters ]->id);
@@ -108,7 +111,6 @@ sub new
 		poll_until('a replica to be in step',
 			sub { ($replica->info('replication')->{master_link_status} || '') eq 'up' });
 	}
-	$self->{replaces} = $nreplicas;
 	$self->be_patient(1);
 	$self->_allow_failovers
 	  if $nreplicas && !$opts{config}{'cluster-replica-no-failover'};
