@@ -68,8 +68,8 @@ $far->wait_for_up;
 
 # Who was told waits for the lock, and is known for less long than who waits behind.
 {
-	my $told = of_wait_lease($near, limit(3));
-	my $next = of_wait_lease($near, limit(12));
+	my $told = of_wait_lease($near, limit(8));
+	my $next = of_wait_lease($near, limit(24));
 
 	foreach my $session ($told, $next)
 	{
@@ -78,8 +78,8 @@ $far->wait_for_up;
 	}
 	$notifier->query_is("SELECT redis_lock('b'), redis_condition_notify('b')", '|1', 'one is told');
 	lives_as_long('b', 'as long as the one behind');
-	$redis->cmd('PEXPIRE', condition_key($_, 'b'), limit(14) * 1000) foreach 'told', 'alive';
-	poll_until('it asks again', sub { (lives('b', 'alive'))[0] > limit(16) * 1000 });
+	$redis->cmd('PEXPIRE', condition_key($_, 'b'), limit(28) * 1000) foreach 'told', 'alive';
+	poll_until('it asks again', sub { (lives('b', 'alive'))[0] > limit(32) * 1000 });
 	lives_as_long('b', 'as long as the one that has asked again');
 	$notifier->query_is("SELECT redis_unlock('b')", 't', 'given back');
 	is(told($told), 't', 'it has it');
