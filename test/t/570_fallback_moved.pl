@@ -22,20 +22,22 @@ use LockRedis::Test qw(:DEFAULT owner_in);
 LockRedis::Debugger->need;
 
 my ($node, $redis, $proxy, $table) =
-  LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '10min' });
+  LockRedis::Node->create_fallback('main',
+	settings => { 'lockredis.lease' => '10min', 'lockredis.fallback_after' => '4s' });
 my $watchdog = $node->watchdog_pid;
 my $one = $node->session;
 
 $one->query_is("SELECT redis_lock('warm'), redis_extend('warm', '20min'), redis_unlock('warm')",
 	'|t|t', 'the scripts are loaded');
 
-# Until when the server believes that the session has the key, in seconds
+# Until when the server believes that the session has the key, in seconds: not before that if
+# the clock is read after the view, and not after that if it is read before it.
 sub ends_at
 {
-	my ($key) = @_;
+	my ($key, $clock) = @_;
 
 	return $node->value(
-		"SELECT extract(epoch FROM clock_timestamp() + expires_in) FROM redis_locks WHERE key = '$key'");
+		"SELECT extract(epoch FROM $clock + expires_in) FROM redis_locks WHERE key = '$key'");
 }
 
 # The session asks Redis about the key, and has an answer that it goes on with when the
@@ -54,10 +56,10 @@ sub overtaken
 	$node->cut_off($proxy);
 	poll_until("$key to be in the table", sub { owner_in($table->hash($key)) eq $owner });
 	kill 'STOP', $watchdog;
-	my $before = ends_at($key);
+	my $before = ends_at($key, 'clock_timestamp()');
 	$stop->run_to($next);
 	$stop->wait_for_stop;
-	my $longer = ends_at($key) - $before;
+	my $longer = ends_at($key, 'statement_timestamp()') - $before;
 	$stop->let_go;
 	my $result = $one->wait;
 	kill 'CONT', $watchdog;
