@@ -53,11 +53,11 @@ sub seen
 seen(FIRST, 'again', 'once', 'longer');
 $redis->cmd('DEL', 'again', 'once', 'longer');
 set_clock(3590);
-$node->wait_for_up;
+$node->wait_for_store('master');
 seen(SECOND, 'again');
 seen(2 * FIRST, 'longer');
 set_clock(3630);
-$node->wait_for_up;
+$node->wait_for_store('master');
 $node->cut_off($proxy);
 
 # One lease of ours is over then.
