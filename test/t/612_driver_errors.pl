@@ -25,11 +25,7 @@ my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
-	settings => {
-		listen_addresses => '127.0.0.1',
-		# The watchdog finds out as late as the session does.
-		'lockredis.command_timeout' => '5s'
-	});
+	settings => { listen_addresses => '127.0.0.1' });
 
 $node->wait_for_up;
 $node->value(q{CREATE FUNCTION raise(code text) RETURNS void LANGUAGE plpgsql AS $$
@@ -162,11 +158,14 @@ becomes(q{SELECT redis_lock('refused')}, '55000 kept not translated',
 	'refused by a setting');
 $node->set('lockredis.session_locks' => 'on');
 
-# Out of reach, and silent
+# Out of reach, and silent: the session finds that out itself.
+my $watchdog = $node->watchdog_pid;
+kill STOP => $watchdog;
 $redis->freeze;
 becomes(q{SELECT redis_xact_lock('silent')},
 	'58030 kept DataAccessResourceFailureException not repeated', 'no answer');
 $redis->thaw;
+kill CONT => $watchdog;
 $redis->kill9;
 poll_until('that to be seen',
 	sub { $node->value("SELECT state FROM redis_lock_status") eq 'down' });
