@@ -317,14 +317,31 @@ sub wait_until_steady
 		180);
 }
 
-# By command: the new master.
+# By command: the new master.  A failover is given up when it takes too long, and while the
+# master answers nobody begins another one.
 sub fail_over
 {
 	my ($self) = @_;
 	my $old = $self->master;
 
 	$self->order_failover;
-	return $self->_new_master($old, sub { $self->_awake });
+	return $self->_new_master(
+		$old,
+		sub {
+			my @awake = $self->_awake;
+
+			$self->order_failover if !grep { _is_replacing($_, $old) } @awake;
+			return @awake;
+		});
+}
+
+# Does the Sentinel replace that master, or has it done so?
+sub _is_replacing
+{
+	my ($sentinel, $old) = @_;
+	my $facts = $sentinel->facts;
+
+	return !$facts || $facts->{port} != $old->public_port || $facts->{flags} =~ /failover_in_progress/;
 }
 
 # A failover that has just ended, or a replica that is not yet known as one, is in
