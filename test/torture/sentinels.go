@@ -25,8 +25,14 @@ const (
 	// How long a master is away before it is taken for dead
 	downAfter = time.Second
 
+	// A Sentinel that has not run for 2 s judges nobody for half a minute.  By then replicas
+	// have been without their master for longer than 10 * downAfter, and none of them would
+	// ever be made the master.  So downAfter becomes downAfterLate if none is after lateAfter.
+	downAfterLate = 10 * time.Second
+	lateAfter     = 15 * time.Second
+
 	// For all that Sentinels have to settle after a fault
-	settleLimit = 60 * time.Second
+	settleLimit = 2 * time.Minute
 )
 
 // What nobody owns has no lease, so what a failover loses of it is lost: that there are no
@@ -192,9 +198,24 @@ func (s *Sentinels) machineOf(r *Redis) *Machine {
 	return nil
 }
 
+// setDownAfter: one that is away keeps what it has.
+func (s *Sentinels) setDownAfter(after time.Duration) {
+	for _, sentinel := range s.sentinels {
+		_, _ = sentinel.cmdWithin(time.Second, "SENTINEL", "SET", serviceName,
+			"down-after-milliseconds", fmt.Sprint(after.Milliseconds()))
+	}
+}
+
 // waitForOther returns when two Sentinels name another master than that.
 func (s *Sentinels) waitForOther(old *Redis) error {
-	for end := time.Now().Add(settleLimit); time.Now().Before(end); sleepMillis(100) {
+	start, late := time.Now(), false
+
+	for time.Since(start) < settleLimit {
+		if !late && time.Since(start) > lateAfter {
+			late = true
+			s.setDownAfter(downAfterLate)
+			defer s.setDownAfter(downAfter)
+		}
 		others := 0
 		for _, sentinel := range s.sentinels {
 			if node := s.named(sentinel); node != nil && node != old {
@@ -204,6 +225,7 @@ func (s *Sentinels) waitForOther(old *Redis) error {
 		if others >= 2 {
 			return nil
 		}
+		sleepMillis(100)
 	}
 	return fmt.Errorf("the Sentinels name no other master than %s", old.address())
 }
