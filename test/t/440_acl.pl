@@ -196,9 +196,7 @@ sub nothing_remains
 	my ($name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t');
-	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:p', 'jobs:y', '{jobs:p}:timeout', '{jobs:y}:timeout');
-	$redis->cmd('DEL', 'jobs:e', 'jobs:w', 'jobs:h', 'jobs:t', 'jobs:v');
+	$redis->cmd('DEL', (map { "jobs:$_" } qw(e w h t v p y)), '{jobs:p}:timeout', '{jobs:y}:timeout');
 	$redis->kill_clients('watchdog');
 	ok( eval {
 			poll_until(
