@@ -80,8 +80,8 @@ my $node = LockRedis::Node->create(
 	settings => {
 		max_worker_processes => 2,
 		'lockredis.lease' => '6s',
-		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '1s'
+		'lockredis.connect_timeout' => '2s',
+		'lockredis.command_timeout' => '3s'
 	});
 
 sub start_server
@@ -355,7 +355,7 @@ poll_until('the next process', sub { askers('a') > $old });
 # Another database of the same Redis, while the process hangs: what is known of
 # the name goes on being good.
 #
-$node->set('lockredis.connect_timeout' => '1s');
+$node->set('lockredis.connect_timeout' => '2s');
 name_answers('a');
 $proxy->mode('pass');
 works_again($one);
@@ -423,8 +423,8 @@ $node = LockRedis::Node->create(
 		'lockredis.mode' => 'fallback',
 		'lockredis.fallback_after' => '1s',
 		'lockredis.lease' => '6s',
-		'lockredis.connect_timeout' => '500ms',
-		'lockredis.command_timeout' => '500ms'
+		'lockredis.connect_timeout' => '2s',
+		'lockredis.command_timeout' => '2s'
 	});
 start_server($node);
 $node->safe_psql('postgres', 'CREATE EXTENSION lockredis');
