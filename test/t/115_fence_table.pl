@@ -213,7 +213,7 @@ END $$;
 SQL
 	is($setup->{raw}, '', 'set up');
 	$other->start('CALL w.swap()');
-	is($carol->query('CALL w.use(500)')->error, undef,
+	is($carol->query('CALL w.use(500)', 600)->error, undef,
 		'500 tokens recorded while schemas are exchanged');
 	$node->value("SELECT nextval('w.stop')", dbname => 'shop');
 	is($other->wait->error, undef, 'many times');
