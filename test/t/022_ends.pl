@@ -222,8 +222,15 @@ sub server_is_down { return !-e $node->data_dir . '/postmaster.pid'; }
 
 	hold_locks($s, 2);
 	kill 'TERM', $node->{_pid};
-	poll_until('new sessions to be refused',
-		sub { $node->session(may_fail => 1)->connect_error });
+	poll_until(
+		'new sessions to be refused',
+		sub {
+			my $new = $node->session(may_fail => 1);
+
+			# The server would wait for one that it let in.
+			$new->quit;
+			return $new->connect_error;
+		});
 	pause(1.5 * $lease);
 	$s->query_is(
 		"SELECT redis_is_held('end 1'), redis_is_held('end 2'), redis_unlock('end 2')",
