@@ -15,8 +15,8 @@ my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
-		'lockredis.connect_timeout' => limit(20) . 's',
-		'lockredis.command_timeout' => limit(20) . 's' });
+		'lockredis.connect_timeout' => limit(60) . 's',
+		'lockredis.command_timeout' => limit(60) . 's' });
 my $one = $node->session(
 	settings => { 'lockredis.min_replicas' => 2, 'lockredis.replica_timeout' => limit(15) . 's' });
 my $two = $node->session;
