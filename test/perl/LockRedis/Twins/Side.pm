@@ -162,6 +162,7 @@ sub start
 	my ($self, $op) = @_;
 	my $who = $op->{who};
 
+	$self->{began}{$who} = ++$self->{number};
 	if ($op->{redisson} && $self->{java})
 	{
 		my ($command, $key, @args) = split / /, $self->_named($op->{redisson}, 1);
@@ -321,6 +322,23 @@ sub look
 	}
 	$seen->{state} = { map { $name{$_} => $seen->{active}{$_} } grep { $name{$_} } keys %{ $seen->{active} } };
 	return $self->{seen} = $seen;
+}
+
+# Does somebody wait for a session that has begun its statement later?  That may be one that
+# came behind it and passed it: who does not run for a second when it is its turn is passed
+# over, by right.
+sub may_be_out_of_turn
+{
+	my ($self) = @_;
+	my $began = $self->{began};
+
+	foreach my $row (grep { $_->{waits} && $_->{blocked} } @{ $self->{seen}{locks} })
+	{
+		my $since = $began->{ $row->{who} } // next;
+
+		return 1 if grep { ($began->{$_} // 0) > $since } @{ $row->{blocked} };
+	}
+	return 0;
 }
 
 # Why not all has come to rest, or undef.  Whoever waits must have somebody to wait for.
