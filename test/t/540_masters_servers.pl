@@ -166,7 +166,8 @@ foreach my $how ('known', 'watchdog')
 		sub { tries($two, 'k'); grep { $_->{name} =~ /^lockredis-session/ } $spare->clients });
 	tries($two, 'k');
 	ok(!both_hold($one, $two, 'k'), "$how: a spare has no vote, however long it has run");
-	like($far->value('SELECT reason FROM redis_lock_status WHERE node = 1'),
+	# When the background worker has connected to it, too
+	like(poll_until('a reason', sub { $far->value('SELECT reason FROM redis_lock_status WHERE node = 1') }),
 		qr/^restarted \d+ s ago, votes in \d+ s$/, 'and shown');
 	kill CONT => $watchdog;
 	$_->query('SELECT redis_unlock_all()') foreach $one, $two;
