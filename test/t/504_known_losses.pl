@@ -18,7 +18,11 @@ LockRedis::Debugger->need;
 
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 	'main',
-	settings => { 'lockredis.lease' => '1h', 'lockredis.command_timeout' => limit(60) . 's' });
+	settings => {
+		'lockredis.lease' => '1h',
+		'lockredis.connect_timeout' => '60s',
+		'lockredis.command_timeout' => limit(60) . 's'
+	});
 my $admin = $node->session;
 my @kinds = qw(lock read_lock);
 my %calls = (

@@ -9,7 +9,8 @@ use LockRedis::RedisCluster;
 use LockRedis::Test;
 
 my $cluster = LockRedis::RedisCluster->new;
-my %settings = ('lockredis.lease' => limit(120) . 's', 'lockredis.command_timeout' => '30s');
+my %settings = ('lockredis.lease' => limit(120) . 's', 'lockredis.connect_timeout' => '30s',
+	'lockredis.command_timeout' => '30s');
 my $near = LockRedis::Node->create('near', redis => $cluster, settings => \%settings);
 my $far = LockRedis::Node->create('far', redis => $cluster, settings => \%settings);
 my $soon = limit(60);

@@ -13,7 +13,8 @@ LockRedis::Redisson->need;
 
 my $cluster = LockRedis::RedisCluster->new;
 my $node = LockRedis::Node->create('main', redis => $cluster,
-	settings => { 'lockredis.lease' => '10min', 'lockredis.command_timeout' => '30s' });
+	settings => { 'lockredis.lease' => '10min', 'lockredis.connect_timeout' => '30s',
+		'lockredis.command_timeout' => '30s' });
 my $java = LockRedis::Redisson->new;
 my $us = $node->session;
 
