@@ -11,7 +11,7 @@ use LockRedis::Test;
 LockRedis::Redisson->need;
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0);
-my $node = LockRedis::Node->create('main', redis => $cluster);
+my $node = LockRedis::Node->create('main', redis => $cluster, patient => 1);
 my $java = LockRedis::Redisson->new;
 my $one = $node->session;
 my @masters = $cluster->masters;

@@ -10,7 +10,7 @@ use LockRedis::Test;
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0, password => 'secret');
 my $single = LockRedis::Redis->new(name => 'single');
-my $node = LockRedis::Node->create('main', redis => $single);
+my $node = LockRedis::Node->create('main', redis => $single, patient => 1);
 my $password = $node->basedir . '/password';
 
 PostgreSQL::Test::Utils::append_to_file($password, "few\n");

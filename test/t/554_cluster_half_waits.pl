@@ -9,7 +9,7 @@ use LockRedis::RedisCluster;
 use LockRedis::Test;
 
 my $cluster = LockRedis::RedisCluster->new(masters => 2, replicas => 0);
-my $node = LockRedis::Node->create('main', redis => $cluster);
+my $node = LockRedis::Node->create('main', redis => $cluster, patient => 1);
 my ($from, $to) = $cluster->masters;
 my ($early, $late) = map { $node->session(settings => { 'lockredis.lease' => '10min' }) } 1 .. 2;
 

@@ -9,7 +9,7 @@ use LockRedis::Test;
 use LockRedis::Topic::Condition;
 
 $redis = LockRedis::Redis->new;
-$near = LockRedis::Node->create('near', redis => $redis);
+$near = LockRedis::Node->create('near', redis => $redis, patient => 1);
 $near->wait_for_up;
 
 my ($one, $two) = map { patient($near) } 1 .. 2;

@@ -24,7 +24,7 @@ my ($one, $two) = @servers;
 sub server
 {
 	my ($name) = @_;
-	my $node = LockRedis::Node->create($name, redis => $redis, start => 0, extension => 0);
+	my $node = LockRedis::Node->create($name, redis => $redis, patient => 1, start => 0, extension => 0);
 
 	$node->append_conf('postgresql.conf',
 		"shared_preload_libraries = 'pg_cron, lockredis'\n"

@@ -27,6 +27,7 @@ my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
+	patient => 1,
 	settings => { listen_addresses => '127.0.0.1' });
 my $address = '127.0.0.1:' . $node->port . '/postgres';
 my $user = getpwuid $>;

@@ -34,6 +34,7 @@ my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
+	patient => 1,
 	start => 0,
 	extension => 0,
 	# JDBC knows no unix sockets.

@@ -25,6 +25,7 @@ my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,
+	patient => 1,
 	settings => { listen_addresses => '127.0.0.1' });
 my $port = $node->port;
 my $user = getpwuid $>;

@@ -29,7 +29,7 @@ my @alerts = slurp_file("$directory/alerts.yml") =~ /^ *- alert: (\w+)$/mg;
 # ----------
 
 my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis, extension => 0);
+my $node = LockRedis::Node->create('main', redis => $redis, patient => 1, extension => 0);
 my $exporter = LockRedis::Exporter->new($node);
 my $prometheus = PostgreSQL::Test::Cluster::get_free_port();
 my $dir = PostgreSQL::Test::Utils::tempdir_short();

@@ -73,7 +73,7 @@ is( join("\n", grep { my $pattern = pattern($_); $messages !~ /^(?:LOG|WARNING):
 # ----------
 
 my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my $node = LockRedis::Node->create('main', redis => $redis, patient => 1);
 my $session = $node->session;
 
 foreach my $sql (

@@ -17,6 +17,9 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
   my $node = LockRedis::Node->create('main', redis => lock_store);
   my $other = $node->another('other', redis => $redis);
 
+  # Where no part of a test is about time-outs: the store may stand still for some seconds
+  LockRedis::Node->create('main', redis => $redis, patient => 1);
+
   # Of another installation of PostgreSQL, with another build of lockredis
   LockRedis::Node->create('old', redis => $redis, install_path => $dir);
 
@@ -66,6 +69,9 @@ sub create
 		shared_preload_libraries => 'lockredis',
 		restart_after_crash => 'on',
 		_store_settings(%opts),
+		$opts{patient}
+		? ('lockredis.connect_timeout' => '10s', 'lockredis.command_timeout' => '10s')
+		: (),
 		%{ $opts{settings} || {} });
 
 	$opts{redis}->use_node($node) if ref $opts{redis} eq 'LockRedis::Table';

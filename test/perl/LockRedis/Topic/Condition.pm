@@ -58,8 +58,8 @@ sub start_servers
 {
 	$redis = LockRedis::Redis->new;
 	$proxy = LockRedis::Proxy->new($redis);
-	$near = LockRedis::Node->create('near', url => $proxy->url, redis => $redis);
-	$far = LockRedis::Node->create('far', redis => $redis);
+	$near = LockRedis::Node->create('near', url => $proxy->url, redis => $redis, patient => 1);
+	$far = LockRedis::Node->create('far', redis => $redis, patient => 1);
 	$_->wait_for_up foreach $near, $far;
 	return;
 }
