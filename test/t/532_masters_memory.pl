@@ -9,12 +9,8 @@
 #
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(poll_until);
 
 my $masters = LockRedis::Masters->new(n => 3);
 my @nodes = $masters->nodes;

@@ -12,12 +12,8 @@
 #
 # Proves G47.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Masters;
 use LockRedis::Test;
-use LockRedis::Wait qw(now);
 
 my $masters = LockRedis::Masters->new(n => 3, age => 100 * 86_400);
 my @nodes = $masters->nodes;

@@ -6,9 +6,6 @@
 #
 # Proves G19, G32.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(basename dirname);
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;

@@ -4,13 +4,9 @@
 # that pg_cron starts on both and one runs, workers of which two at a time use a relay,
 # transfers that go opposite ways, and a leader that is followed.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my $examples = abs_path(dirname(__FILE__) . '/../../examples');
 my $libraries = `pg_config --pkglibdir`;

@@ -5,9 +5,6 @@
 # session-level lock the next user of the connection cannot commit, unless the pool gives back.
 # Proves G10.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;

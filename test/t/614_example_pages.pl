@@ -7,14 +7,10 @@
 # time.  What apt installs for them is what script/bootstrap installs.
 # Proves G1, G23.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use LockRedis::Examples;
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 use PostgreSQL::Test::Utils qw(slurp_file);
 
 # Until a Java program has started where much else runs

@@ -5,9 +5,6 @@
 # that a kept connection still has.
 # Proves G10.
 
-use strict;
-use warnings FATAL => 'all';
-
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 use IPC::Run;

@@ -7,9 +7,6 @@
 # says of them is done.  Who sleeps at a condition is no incident.
 # Alerts are no guarantee: they tell of what the views show (G36).
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Alerts qw(has);
 use LockRedis::Ca;
 use LockRedis::Program;

@@ -4,9 +4,6 @@
 # are away, another node is the master; in fallback mode locks are in the table.
 # Alerts are no guarantee: they tell of what the views show (G36).
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Alerts qw(has all_are_one);
 use LockRedis::RedisCluster;
 use LockRedis::Sentinels;
