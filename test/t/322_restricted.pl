@@ -256,7 +256,7 @@ foreach my $case ([ 'job', '{job}' ], [ '{job}', 'job' ])
 	is($redis->subscribers($channel), 1, "$key is awaited: still listened to");
 	$redis->cmd('DEL', $key);
 	$redis->cmd('PUBLISH', $channel, 0);
-	is($alice->wait(6)->error, undef, "$key: woken by the message");
+	is($alice->wait(60)->error, undef, "$key: woken by the message");
 	$alice->query('SELECT redis_unlock_all()');
 	$redis->foreign_lock($key);
 }
@@ -280,7 +280,7 @@ pause(3);
 cmp_ok($redis->script_calls - $calls, '<=', 1, 'both are confirmed: nobody polls');
 $redis->cmd('DEL', 'job', '{job}');
 $redis->cmd('PUBLISH', $channel, 0);
-is($_->wait(6)->error, undef, 'both are woken by one message') foreach $alice, $bob;
+is($_->wait(60)->error, undef, 'both are woken by one message') foreach $alice, $bob;
 $redis->cmd('DEL', 'later');
 
 end_test($node, $redis, keys => qr/^redisson_lock_token:/);

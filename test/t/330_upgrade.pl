@@ -278,7 +278,7 @@ ok($node->wait_for_free($redis, 'transaction'), 'and gives back');
 is($runner->wait->out, 't', 'the job ends');
 $holder->query_is("SELECT redis_unlock('held'), redis_unlock('held')", 't|t',
 	'the holder gives back');
-is($waiter->wait(6)->error, undef, 'the waiter goes on');
+is($waiter->wait(60)->error, undef, 'the waiter goes on');
 $waiter->query_is("SELECT redis_unlock('held')", 't', 'and gives back');
 
 # Privileges are as they were set.
