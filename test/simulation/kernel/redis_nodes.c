@@ -493,12 +493,10 @@ move_mark(const View *v, void *arg)
 static void
 migrate_key(int from, int to, DbKey *key)
 {
-	Move		move = {from, to, key};
 	int64_t		later_ms = redis_clock_ms(to) - redis_clock_ms(from);
 	DbKey	   *there = db_copy_key(&nodes[to].data, key);
 
 	sim_trace("redis %d: %s goes to %d", from, key->name.text, to);
-	view_all(&nodes[from].data, redis_clock_ms(from), move_mark, &move);
 	if (there->ends_ms != 0)
 		there->ends_ms += later_ms;
 	for (int i = 0; i < there->n && has_times(there); i++)
@@ -510,13 +508,23 @@ migrate_key(int from, int to, DbKey *key)
 	db_delete(&nodes[from].data, key);
 }
 
+static bool
+is_of_part(const DbKey *key, const char *base, int part)
+{
+	return word_is(view_base(key->name), base) && part_of(key->name) == part;
+}
+
+/* The marks first: without his time-out nobody sees that a reader is there. */
 static void
 migrate_part(int from, int to, const char *base, int part)
 {
 	Db		   *db = &nodes[from].data;
 
+	for (int i = 0; i < db->n; i++)
+		if (is_of_part(db->key[i], base, part))
+			view_all(db, redis_clock_ms(from), move_mark, &(Move){from, to, db->key[i]});
 	for (int i = 0; i < db->n;)
-		if (word_is(view_base(db->key[i]->name), base) && part_of(db->key[i]->name) == part)
+		if (is_of_part(db->key[i], base, part))
 			migrate_key(from, to, db->key[i]);
 		else
 			i++;
