@@ -328,6 +328,14 @@ key_allowed(void *arg, int64_t n)
 	redis_deny_name((int) n % REDIS_NODES, name_of(arg, (int) n / REDIS_NODES), false);
 }
 
+static void
+deny(int node, const char *of, int key, int64_t time)
+{
+	redis_deny_name(node, name_of(of, key), true);
+	if (time < SIM_NEVER)
+		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
+}
+
 void
 fault_key_denied(void)
 {
@@ -344,9 +352,13 @@ fault_key_denied(void)
 	if (time == SIM_NEVER &&
 		(sim_config.names != NAMES_STAY || (sim_config.read_write && of == names[1])))
 		time = 20 * SIM_S;
-	redis_deny_name(node, name_of(of, key), true);
-	if (time < SIM_NEVER)
-		sim_at(sim_now() + time, key_allowed, (void *) of, (int64_t) key * REDIS_NODES + node);
+
+	/* At most of several masters at once, those that are left are too few to be told by. */
+	if (sim_config.masters > 0 && sim_config.struck == sim_config.masters && of == names[1] &&
+		sim_chance(500))
+		for (node = sim_config.masters / 2; node > 0; node--)
+			deny(node, of, key, time);
+	deny(node, of, key, time);
 }
 
 /* ----------

@@ -48,6 +48,7 @@ typedef struct Conn
 	NetState	state;
 	int			error;			/* once it is closed */
 	int			owner;			/* pid */
+	int			port;
 	int			node;			/* -1 = nobody */
 	bool		client_open;
 	bool		server_open;
@@ -272,6 +273,7 @@ net_connect(int conn, int port)
 	Conn	   *c = &conns[conn];
 
 	c->state = NET_CONNECTING;
+	c->port = port;
 	c->node = net_node_at(port);
 	sim_at(arrival(c, &c->last_to_client), connected, NULL, conn);
 }
@@ -405,6 +407,12 @@ int
 net_owner(int conn)
 {
 	return conns[conn].owner;
+}
+
+int
+net_port(int conn)
+{
+	return conns[conn].port;
 }
 
 void

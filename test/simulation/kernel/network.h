@@ -60,6 +60,7 @@ extern bool net_is_shut(int conn);
 /* The process has ended: what it had open is closed. */
 extern void net_owner_ended(int pid);
 extern int	net_owner(int conn);
+extern int	net_port(int conn);
 
 /* ---- for nodes ---- */
 

@@ -235,6 +235,9 @@ extern void redis_flush_scripts(int node);
 /* At how many nodes does somebody listen to the channel? */
 extern int	redis_count_listened(const char *channel);
 
+/* From how many of several masters can that process know that it listens to the channel? */
+extern int	redis_count_asked(int pid, const char *channel);
+
 /* Tell who listens to the channel at that node; how many they are. */
 extern int	redis_tell(int node, const char *channel, const char *message, bool sharded);
 

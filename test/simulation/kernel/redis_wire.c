@@ -26,10 +26,12 @@
 #include "redis_nodes.h"
 #include "redis_scripts.h"
 #include "sentinels.h"
+#include "server.h"
 #include "shards.h"
 
 #define MAX_SCRIPTS		64
 #define MAX_SUBSCRIBERS	256
+#define MAX_ASKED		256
 #define MAX_WORDS		64
 
 /* Who is at the other end, and what has not been served yet. */
@@ -51,6 +53,14 @@ typedef struct Subscriber
 	char		channel[REDIS_NAME];
 } Subscriber;
 
+/* Of several masters: who of a server has last asked at a port for the channel. */
+typedef struct Asked
+{
+	int			pid;
+	int			port;
+	char		channel[REDIS_NAME];
+} Asked;
+
 extern int	process_pid(int slot);
 
 static Script scripts[MAX_SCRIPTS];
@@ -60,6 +70,8 @@ static Peer peers[NET_MAX_CONNS];
 static int	npeers;
 static Subscriber subscribers[MAX_SUBSCRIBERS];
 static int	nsubscribers;
+static Asked asked[MAX_ASKED];
+static int	nasked;
 
 static Reply out;
 
@@ -74,7 +86,7 @@ redis_wire_reset(void)
 		free(peers[i].data);
 		memset(&peers[i], 0, sizeof(Peer));
 	}
-	npeers = nsubscribers = 0;
+	npeers = nsubscribers = nasked = 0;
 	memset(loaded, 0, sizeof(loaded));
 	out.len = 0;
 	script_reset();
@@ -168,6 +180,40 @@ count_subscriptions(int conn)
 
 	for (int i = 0; i < nsubscribers; i++)
 		n += subscribers[i].conn == conn;
+	return n;
+}
+
+/* A connection that has ended may not have been missed yet, so what was asked there stays. */
+static void
+note_asked(int conn, const char *channel, bool wanted)
+{
+	int			pid = net_owner(conn);
+	int			i = 0;
+
+	while (i < nasked && (server_of_pid(asked[i].pid) != server_of_pid(pid) ||
+						  asked[i].port != net_port(conn) || strcmp(asked[i].channel, channel) != 0))
+		i++;
+	if (i == MAX_ASKED)
+		sim_fail("simulator", "too many channels");
+	if (!wanted)
+	{
+		if (i < nasked)
+			asked[i] = asked[--nasked];
+		return;
+	}
+	nasked += i == nasked ? 1 : 0;
+	asked[i].pid = pid;
+	asked[i].port = net_port(conn);
+	snprintf(asked[i].channel, REDIS_NAME, "%s", channel);
+}
+
+int
+redis_count_asked(int pid, const char *channel)
+{
+	int			n = 0;
+
+	for (int i = 0; i < nasked; i++)
+		n += asked[i].pid == pid && strcmp(asked[i].channel, channel) == 0;
 	return n;
 }
 
@@ -372,6 +418,8 @@ serve_subscription(int node, int conn, const Word *word)
 		subscribe(node, conn, name, sharded);
 	else
 		unsubscribe(node, conn, name);
+	if (sim_config.masters > 0)
+		note_asked(conn, name, wanted);
 	sim_trace("redis %d: %s %s", node, verb, name);
 	reply_put(&out, "*3\r\n$%zu\r\n%s%s\r\n", strlen(verb) + sharded, sharded ? "s" : "", verb);
 	reply_text(&out, name);

@@ -22,6 +22,7 @@
 #include "../../../src/instance.h"
 #include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/locktable/watch.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/faults.h"
@@ -320,6 +321,24 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 		(net_had_half_open() ? HEAR_MAX_ASKED : HEAR_MAX))
 		sim_fail("sleeps for ever", "nobody listens to releases of %s for %.3f s, which is not known",
 				 key->name, (sim_now() - *since) / (double) SIM_S);
+}
+
+extern void __real_lt_subscription_confirmed(const TopicKey *topic);
+extern void __wrap_lt_subscription_confirmed(const TopicKey *topic);
+
+/* Whoever sleeps by it is to be woken by most masters. */
+void
+__wrap_lt_subscription_confirmed(const TopicKey *topic)
+{
+	char		channel[LR_DERIVED_MAX + 1];
+	int			n;
+
+	channel[lr_channel_name(topic->topic, topic->name, topic->len, "", channel)] = '\0';
+	n = redis_count_asked(MyProcPid, channel);
+	if (sim_config.masters > 0 && n <= sim_config.masters / 2)
+		sim_fail("sleeps for ever", "releases of %.*s are listened to at %d of %d masters, which is not known",
+				 topic->len, topic->name, n, sim_config.masters);
+	__real_lt_subscription_confirmed(topic);
 }
 
 /* Sleeps as long as one may that is told of a release, and nobody tells him. */
