@@ -219,6 +219,26 @@ is_leased_to_others(const LrKey *key, StoreId store)
 								  sim_config.least_lease_ms * SIM_MS);
 }
 
+extern void __real_lt_note_answer(LrHold *h, uint64 moves);
+extern void __wrap_lt_note_answer(LrHold *h, uint64 moves);
+
+/*
+ * The epoch is read once: it may rise at any moment.  Then what is noted is of a former
+ * master, which is as it should be.
+ */
+void
+__wrap_lt_note_answer(LrHold *h, uint64 moves)
+{
+	uint32		epoch;
+
+	__real_lt_note_answer(h, moves);
+	epoch = lt_epoch_of(h->key);
+	if (lr_store_can(h->store, STORE_HAS_PLACE) && h->topology == epoch &&
+		(uint32) moves != epoch)
+		sim_fail("former master", "what it has said of %s is noted as an answer of the present one",
+				 lt_keys[h->key].name);
+}
+
 static bool forcing = false;
 
 extern void __real_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
