@@ -192,6 +192,7 @@ take(LockState *state, const Call *call, const uint32_t *excludes)
 		if ((h = add(state, r)) == NULL)
 			return false;
 		h->may_end = state->robbed && call->may_end > r->called ? r->called : call->may_end;
+		h->robbed = state->robbed;
 		h->last_call = call->last_call;
 		h->returned = r->returned;
 	}

@@ -60,7 +60,8 @@ typedef struct Holder
 	bool		lost;
 	bool		unseen;			/* lost before the call that took it had returned: its
 								 * session may find that out later */
-	bool		robbed;			/* somebody took it away since it was taken */
+	bool		robbed;			/* somebody took it away since it was taken, or before it was
+								 * handed on */
 	int64_t		returned;		/* that call */
 	int64_t		may_end;		/* not before then can it be lost unnoticed */
 	int64_t		last_call;		/* of its session */

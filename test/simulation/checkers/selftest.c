@@ -117,6 +117,9 @@ static const Case cases[] = {
 	{"deleted, and its session still has it where nobody can say so", LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5 server=1\n1 held yes 6-7\n"
 		"1 lock yes 8-9\n1 unlock yes 10-11\n2 held yes 12-13 server=1\n"},
+	{"deleted, another server has it, and who was told nothing hands it on", LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5 server=1\n1 unlock yes 6-8\n"
+		"3 lock yes 7-9\n2 lock yes 10-11 server=1\n3 held yes 12-13\n2 held yes 14-15 server=1\n"},
 	{"deleted, and the session of the same server still has it", NOT_LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n1 held yes 6-7\n2 held yes 8-9\n"},
 	{"two servers have it, and nobody deleted it", NOT_LINEAR,
