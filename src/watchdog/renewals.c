@@ -82,6 +82,20 @@ renewals_end_batch(Renewals *r)
 }
 
 /*
+ * renewals_note_ended --- the connection may have ended behind the last reply of the batch
+ *
+ * Nothing else would notice that, and with Sentinels nobody may connect to the master
+ * before the watchdog is connected again.  A node that ends each connection like that is
+ * not asked all the time.
+ */
+static void
+renewals_note_ended(Renewals *r)
+{
+	if (!r->batch.store->connected(r->batch.at.handle))
+		r->health.next_probe = lr_earlier(r->health.next_probe, lr_now() + HEALTH_RETRY_MIN);
+}
+
+/*
  * renewals_step_batch --- read and write what is possible; apply a complete batch
  */
 static void
@@ -90,6 +104,7 @@ renewals_step_batch(Renewals *r)
 	if (!r->batch.store->step(r->batch.at.handle, STORE_NOWAIT))
 		return;
 	health_judge(&r->health, &r->batch);
+	renewals_note_ended(r);
 	replies_apply(&r->batch, health_retry_at(&r->health));
 	renewals_end_batch(r);
 }
