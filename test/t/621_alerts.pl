@@ -22,11 +22,11 @@ my $node = LockRedis::Node->create(
 	'main',
 	url => $redis->tls_url,
 	extension => 0,
+	# Redis stands still for longer than that, and until then a call waits for it.
+	patient => 1,
 	settings => {
 		max_connections => 150,
 		'lockredis.max_locks' => 200,
-		# Redis stands still for longer than that, and until then a call waits for it.
-		'lockredis.command_timeout' => '10s',
 		'lockredis.tls_ca_file' => $ca->file
 	});
 my $alerts = LockRedis::Alerts->new($node, $redis);

@@ -18,7 +18,7 @@ my $incident;
 # ----------
 
 my $cluster = LockRedis::RedisCluster->new(config => { 'cluster-replica-no-failover' => 'yes' });
-my $node = LockRedis::Node->create('cluster', redis => $cluster, extension => 0);
+my $node = LockRedis::Node->create('cluster', redis => $cluster, patient => 1, extension => 0);
 my ($alive, $victim) = $cluster->masters;
 my $replica = $cluster->replica_of($victim);
 my $slot = $cluster->slot($cluster->key_on($victim, 'k'));
@@ -46,7 +46,8 @@ $_->stop foreach $cluster->nodes;
 # ----------
 
 my $ha = LockRedis::Sentinels->new;
-$node = LockRedis::Node->create('ha', redis => $ha, extension => 0, settings => { 'lockredis.min_replicas' => 1 });
+$node = LockRedis::Node->create('ha', redis => $ha, patient => 1, extension => 0,
+	settings => { 'lockredis.min_replicas' => 1 });
 $alerts = LockRedis::Alerts->new($node, $ha->master);
 @all_up = (all_are_one('node_up'), has('node_up{node="6",role="sentinel"', 1));
 
