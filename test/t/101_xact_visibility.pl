@@ -130,11 +130,13 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	subtest "order of a $end" => sub {
 		run($one,
 			q{TRUNCATE ledger; BEGIN; LOCK TABLE counter IN ACCESS EXCLUSIVE MODE;
-			  SELECT pg_advisory_xact_lock(7); SELECT redis_xact_lock('last');
+			  SELECT pg_advisory_xact_lock(7); SELECT redis_xact_lock('last', '10 min');
 			  INSERT INTO ledger VALUES (1)});
 		$two->query_fails(
 			'BEGIN; LOCK TABLE counter IN SHARE MODE NOWAIT; ROLLBACK',
 			'55P03', qr/could not obtain lock/, 'its table lock is held');
+
+		# Not its renewal: such a lease has none.
 		my $id = $proxy->rule(match => 'last', action => 'hold');
 		$one->start($end);
 		$proxy->wait_for_rule($id);
