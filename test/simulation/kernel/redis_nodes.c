@@ -94,6 +94,7 @@ redis_reset(void)
 		n->booted_at = sim_now() - UP_BEFORE;
 		n->boot_second = redis_clock(i) / SIM_S - UP_BEFORE / SIM_S;
 		n->mood = REDIS_WELL;
+		n->mood_until = 0;
 		n->lost_messages = n->ndenied = 0;
 		n->double_after = 0;
 	}
