@@ -11,8 +11,9 @@
  * - It also goes there if the present node says so itself, or is unknown to the node
  *	 that replies: a cluster that was created anew has lower numbers.
  * - A slot that nobody claims stays where it was.
- * - If most masters say that the number of a master is lower than the one we know, once
- *	 they have had time to hear of it, then the one we know was wrong.
+ * - If a master says that its number is lower than the one we know, or most masters do, once
+ *	 they have had time to hear of it, then the one we know was wrong; or the cluster was
+ *	 restored from a backup.
  *
  * Nothing in here raises or allocates.
  *
@@ -152,7 +153,7 @@ map_take_slots(Claim *c, const Present *present, bool *renewed)
 			}
 			if (c->row == CLUSTER_NO_NODE)
 				continue;
-			if (row != c->row || c->is_itself || c->number > cluster_number(slot))
+			if (row != c->row || c->number > cluster_number(slot))
 				cluster_set_number(slot, c->number);
 			map_note_number(c->row, cluster_number(slot));
 		}
@@ -288,17 +289,28 @@ map_know(const ClusterClaims *a)
 
 /*
  * map_lower_number --- lower the number of a node, and of its slots
+ *
+ * The cluster may have been restored from a backup.  Another node may have been the master
+ * of these slots since then, by a number that is lower than the one we knew.  So their
+ * locks are treated as if the slots had moved.
  */
 static void
 map_lower_number(int row, int64 number)
 {
+	bool		lowered = false;
+
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
 		uint32		epoch;
 
-		if (cluster_owner(i, &epoch) == row && cluster_number(i) > number)
-			cluster_set_number(i, number);
+		if (cluster_owner(i, &epoch) != row || cluster_number(i) <= number)
+			continue;
+		cluster_give_slot(i, row);
+		cluster_set_number(i, number);
+		lowered = true;
 	}
+	if (lowered)
+		cluster_end_change();
 	memset(&map.number[row], 0, sizeof(Number));
 	map.number[row].highest = number;
 	map.number[row].since = lr_now();
