@@ -56,7 +56,7 @@
  */
 #define MAP_TEXT_SIZE		(1024 * 1024)
 
-/* Shortest interval between two warnings. */
+/* Shortest interval between two warnings, and between two lines about invalid replies. */
 #define WARN_INTERVAL		(60 * LR_US_PER_S)
 
 /* A connection that asks one node after the other. */
@@ -103,7 +103,8 @@ typedef struct ClusterWatch
 	Decision	decision;
 	bool		refused;		/* a node of another cluster was refused since
 								 * the decision */
-	int64		warned_at;		/* 0 = never */
+	int64		warned_at;		/* of another cluster; 0 = never */
+	int64		told_at;		/* of a reply that is not valid; 0 = never */
 } ClusterWatch;
 
 static ClusterWatch watch;
@@ -173,7 +174,7 @@ redis_cluster_watch_start(void)
 	watch.next_ask = watch.asked_at = 0;
 	watch.wanted = cluster_wanted();
 	watch.decision.open = watch.refused = false;
-	watch.warned_at = 0;
+	watch.warned_at = watch.told_at = 0;
 	for (int i = 0; i < SCOUTS; i++)
 	{
 		if (watch.scout[i] == NULL)
@@ -202,14 +203,14 @@ redis_cluster_watch_reload(void)
 }
 
 /*
- * watch_may_warn --- limit the number of warnings in the log
+ * watch_may_log --- limit the number of such lines in the log
  */
 static bool
-watch_may_warn(int64 now)
+watch_may_log(int64 *logged_at, int64 now)
 {
-	if (watch.warned_at != 0 && now - watch.warned_at < WARN_INTERVAL)
+	if (*logged_at != 0 && now - *logged_at < WARN_INTERVAL)
 		return false;
-	watch.warned_at = now;
+	*logged_at = now;
 	return true;
 }
 
@@ -228,7 +229,7 @@ watch_refuse(const RedisTarget *t, int64 now)
 
 	watch.refused = true;
 	redis_target_show(t, address, sizeof(address));
-	if (watch_may_warn(now))
+	if (watch_may_log(&watch.warned_at, now))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("lockredis: the node at %s belongs to another Redis Cluster", address),
@@ -288,7 +289,7 @@ decision_warn(int64 now)
 	watch.refused = true;
 	topology_set_reason("The nodes in lockredis.url belong to different clusters.");
 	node_set_error(NODE_REDIS, "The nodes in lockredis.url belong to different clusters.");
-	if (watch_may_warn(now))
+	if (watch_may_log(&watch.warned_at, now))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("lockredis: the nodes in \"%s\" belong to different clusters",
@@ -525,7 +526,7 @@ scout_tell(const Scout *s, int64 now)
 {
 	const StoreError *error = &s->conn.failure.error;
 
-	if (watch_may_warn(now))
+	if (watch_may_log(&watch.told_at, now))
 		ereport(LOG,
 				(errmsg("lockredis: the map of the cluster cannot be used"),
 				 errdetail_internal("%s: %s", error->address, error->detail)));
