@@ -14,6 +14,7 @@
 
 #include "utils/guc.h"
 
+#include "../kernel/clusters.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 

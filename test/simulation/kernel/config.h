@@ -69,7 +69,7 @@ typedef struct SimConfig
 								 * nothing else goes wrong */
 	bool		sentinels;		/* say which of them is the master */
 	bool		cluster;		/* each has some of the slots */
-	bool		other_cluster;	/* a name in lockredis.url is of another one */
+	int			other_cluster;	/* a name in lockredis.url is of another one; clusters.h */
 	int			url;			/* the number of the port in lockredis.url */
 	bool		weak_memory;	/* writes of atomics are seen later */
 

@@ -14,6 +14,7 @@
  *-------------------------------------------------------------------------
  */
 
+#include "clusters.h"
 #include "config.h"
 #include "faults.h"
 #include "kernel.h"
@@ -77,6 +78,7 @@ static const Kind kinds[] = {
 	{fault_nonsense, 150, 2 * SIM_S},
 	{fault_other_cluster, 0, 500 * SIM_MS},
 	{fault_epoch_rises, 0, 2 * SIM_S},
+	{fault_cluster_restored, 0, 4 * SIM_S},
 };
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
@@ -112,18 +114,18 @@ permille_of(const Kind *kind)
 	if (sim_config.masters > 0 && kind->fault == fault_redis_promoted)
 		return 0;
 
-	/* A process that starts, or reads new settings, may find only the other cluster. */
-	if (sim_config.other_cluster)
-	{
-		if (kind->fault == fault_other_cluster)
-			return 1000;
-		if (kind->fault == fault_crash || kind->fault == fault_server_restarts ||
-			kind->fault == fault_settings || kind->fault == fault_watchdog_ends)
-			return 0;
-	}
+	if (sim_config.other_cluster != OTHER_NEVER && kind->fault == fault_other_cluster)
+		return 1000;
+
+	/* A server that starts, or reads new settings, may find only the other cluster. */
+	if (sim_config.other_cluster == OTHER_LATER &&
+		(kind->fault == fault_crash || kind->fault == fault_server_restarts ||
+		 kind->fault == fault_settings))
+		return 0;
 	if (sim_config.cluster)
 		return kind->fault == fault_slot_moves ? 800 : kind->fault == fault_failover ? 500 :
 			kind->fault == fault_epoch_rises ? 300 :
+			kind->fault == fault_cluster_restored ? 300 :
 			kind->fault == fault_redis_promoted || kind->fault == fault_url ? 0 : kind->permille;
 	return sim_config.mode == 2 && is_outage ? 700 : kind->permille;
 }
@@ -251,6 +253,7 @@ faults_end(void)
 	redis_calm();
 	redlock_end();
 	names_end();
+	clusters_end();
 	sentinels_end();
 	sim_trace("no more faults");
 }

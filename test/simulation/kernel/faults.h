@@ -48,6 +48,7 @@ extern void fault_failover(void);
 extern void fault_sentinel_lies(void);
 extern void fault_slot_moves(void);
 extern void fault_epoch_rises(void);
+extern void fault_cluster_restored(void);
 extern void fault_redis_saves(void);
 extern void fault_redis_mood(void);
 extern void fault_scripts_flushed(void);

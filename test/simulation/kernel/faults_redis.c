@@ -15,6 +15,7 @@
  */
 #include <stdio.h>
 
+#include "clusters.h"
 #include "config.h"
 #include "faults.h"
 #include "names.h"
@@ -246,11 +247,16 @@ fault_epoch_rises(void)
 	shards_raise_epoch();
 }
 
-/* lockredis.url has named a port without a node; a node of another cluster listens there now. */
+void
+fault_cluster_restored(void)
+{
+	shards_back_up();
+}
+
 void
 fault_other_cluster(void)
 {
-	shards_other_begins();
+	clusters_fault();
 }
 
 void

@@ -172,13 +172,19 @@ mark_all_old(int node)
 }
 
 void
+redis_note_elsewhere(void)
+{
+	was_another = true;
+	for (int i = 0; i < REDIS_NODES; i++)
+		mark_all_old(i);
+}
+
+void
 redis_set_present(int node)
 {
 	if (node == present)
 		return;
-	was_another = true;
-	for (int i = 0; i < REDIS_NODES; i++)
-		mark_all_old(i);
+	redis_note_elsewhere();
 	present = node;
 	present_since = sim_now();
 }
@@ -531,6 +537,28 @@ migrate_part(int from, int to, const char *base, int part)
 			i++;
 }
 
+/* "base": the lock of that key. */
+static bool
+is_in_slot(const DbKey *key, int slot, char *base)
+{
+	Word		word = view_base(key->name);
+
+	snprintf(base, REDIS_NAME, "%.*s", (int) word.len, word.text);
+	return shards_slot_of(base) == slot;
+}
+
+void
+redis_drop_slot(int node, int slot)
+{
+	Db		   *db = &nodes[node].data;
+	char		base[REDIS_NAME];
+
+	for (int i = db->n - 1; i >= 0; i--)
+		if (is_in_slot(db->key[i], slot, base))
+			db_delete(db, db->key[i]);
+	counts_moved();
+}
+
 void
 redis_migrate(int from, int to, int slot, bool one)
 {
@@ -540,11 +568,9 @@ redis_migrate(int from, int to, int slot, bool one)
 	redis_expire(from);
 	while (i < db->n)
 	{
-		Word		word = view_base(db->key[i]->name);
 		char		base[REDIS_NAME];
 
-		snprintf(base, sizeof(base), "%.*s", (int) word.len, word.text);
-		if (shards_slot_of(base) != slot || (one && sim_chance(300)))
+		if (!is_in_slot(db->key[i], slot, base) || (one && sim_chance(300)))
 		{
 			i++;
 			continue;

@@ -123,6 +123,8 @@ extern bool redis_has_name(int node, const char *name);
 /* What is in a slot goes to another node: one of it, if there is any, or all. */
 extern void redis_migrate(int from, int to, int slot, bool one);
 
+extern void redis_drop_slot(int node, int slot);
+
 /*
  * A replica takes the place of its master, with all of it, or with what it has; and who
  * was the master has nothing of its own any more.
@@ -188,6 +190,7 @@ extern void redis_set_present(int node);
 /* Since when; has it ever been another one? */
 extern int64_t redis_present_since(void);
 extern bool redis_was_elsewhere(void);
+extern void redis_note_elsewhere(void);
 
 /* Likewise of that name, where each has a place of its own. */
 extern int	redis_place_of(const char *name);

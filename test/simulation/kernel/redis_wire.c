@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "../redis/script.h"
+#include "clusters.h"
 #include "config.h"
 #include "kernel.h"
 #include "network.h"
@@ -95,6 +96,7 @@ redis_wire_reset(void)
 		net_listen(REDIS_PORT(i), i);
 	sentinels_reset();
 	shards_reset();
+	clusters_reset();
 }
 
 /* ----------
@@ -573,27 +575,17 @@ serve_zrem(int node, int conn, const Word *word, int n)
 		redis_command(&redis, word, n);
 }
 
-/* The node of another cluster is asked who it is, and for nothing else. */
+/* Any node may be asked who it is. */
 static void
-serve_other(const Word *word)
+note_request(int node, int conn, Word verb)
 {
-	char		text[256];
+	char		text[REDIS_NAME];
 
-	if (word_is(word[0], "HELLO"))
-		serve_hello(0);
-	else if (word_is(word[0], "INFO"))
-		reply_text(&out, "redis_version:7.2.0\r\nrun_id:9\r\nuptime_in_seconds:1000\r\n"
-				   "maxmemory_policy:noeviction\r\nrole:master\r\n");
-	else if (word_is(word[0], "PING"))
-		reply_put(&out, "+PONG\r\n");
-	else if (word_is(word[0], "CLUSTER") && word_is(word[1], "NODES"))
-	{
-		shards_put_other(text, sizeof(text));
-		reply_text(&out, text);
-	}
-	else
-		sim_fail("other cluster", "a node of it is asked for %.*s", (int) word[0].len,
-				 word[0].text);
+	if (word_is(verb, "HELLO") || word_is(verb, "INFO") || word_is(verb, "PING") ||
+		word_is(verb, "CLUSTER"))
+		return;
+	word_copy(text, sizeof(text), verb);
+	clusters_note_request(node, net_owner(conn), text);
 }
 
 static void
@@ -602,9 +594,8 @@ serve_command(int node, int conn, const Word *word, int n)
 	bool		asking = peers[conn].asking;
 
 	peers[conn].asking = word_is(word[0], "ASKING");
-	if (node == OTHER_NODE)
-		serve_other(word);
-	else if (node >= REDIS_NODES)
+	note_request(node, conn, word[0]);
+	if (node >= REDIS_NODES)
 		serve_sentinel(node - REDIS_NODES, conn, word, n);
 	else if (word_is(word[0], "HELLO"))
 		serve_hello(node);

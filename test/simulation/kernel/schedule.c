@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clusters.h"
 #include "config.h"
 #include "faults.h"
 #include "history.h"
@@ -172,7 +173,7 @@ draw_servers(SimConfig *c)
 	c->nservers = (int) SIM_PICK(1, 1, 2, 2, 3);
 	if (c->masters > 0 && !c->rolling && !c->tokens)
 		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_CAREFUL, NAMES_CARELESS);
-	if (c->names == NAMES_CARELESS)
+	if (c->names == NAMES_CARELESS || c->other_cluster == OTHER_EARLY)
 		c->nservers = 1;
 	if (c->nsessions < c->nservers)
 		c->nsessions = c->nservers;
@@ -253,7 +254,9 @@ draw_config(void)
 		c->nredis = c->masters;
 	if (c->cluster)
 		c->nredis = REDIS_NODES;
-	c->other_cluster = c->cluster && sim_chance(250);
+	if (c->cluster)
+		c->other_cluster = (int) SIM_PICK(OTHER_NEVER, OTHER_NEVER, OTHER_NEVER, OTHER_NEVER,
+										  OTHER_LATER, OTHER_EARLY);
 	c->rolling = c->masters > 0 && sim_chance(100);
 	if (c->rolling)
 		c->lease_ms = 600;

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "clusters.h"
 #include "config.h"
 #include "history.h"
 #include "kernel.h"
@@ -225,6 +226,7 @@ down(void)
 	meant()->state = DOWN;
 	redis_counts_server_ended();
 	redis_forget_seen();
+	clusters_note_known(NULL);
 	sim_trace("server %d is down, for %.3f ms", sim_server(), pause / 1000.0);
 	sim_at(sim_now() + pause, start_anew, NULL, 0);
 	sim_disturbed(sim_now() + pause + 2 * SIM_S);

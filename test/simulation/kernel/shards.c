@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "clusters.h"
 #include "history.h"
 #include "network.h"
 #include "redis_counts.h"
@@ -58,6 +59,15 @@ static int64_t promoted[REDIS_NODES];	/* the epoch since which it has been a mas
 static int	failovers;
 
 static bool changed[SHARD_SLOTS];	/* of node, since the beginning */
+
+/* Yesterday. */
+static struct
+{
+	View		truth;
+	View		view[REDIS_NODES];
+	int64_t		last_epoch;
+	int64_t		promoted[REDIS_NODES];
+}			backup;
 
 /* By each server. */
 static struct
@@ -130,11 +140,30 @@ give_slot(int slot, int node)
 	had[slot][node] = true;
 }
 
-/* With two masters there is room for one that has no slots yet, and may never be met. */
+/* Another cluster has one node, of a higher number than any. */
+static void
+begin_other(void)
+{
+	View	   *v = &view[OTHER_NODE];
+
+	memset(v->master_of, 0xff, sizeof(v->master_of));
+	v->master_of[OTHER_NODE] = OTHER_NODE;
+	v->epoch[OTHER_NODE] = 1000000;
+	for (int slot = 0; slot < SHARD_SLOTS; slot++)
+	{
+		v->owner[slot] = OTHER_NODE;
+		had[slot][OTHER_NODE] = true;
+	}
+}
+
+/*
+ * With two masters there is room for one that has no slots yet, and may never be met; and for
+ * another cluster.
+ */
 void
 shards_begin(void)
 {
-	int			n = (int) SIM_PICK(3, 2);
+	int			n = sim_config.other_cluster != OTHER_NEVER ? 2 : (int) SIM_PICK(3, 2);
 
 	for (int slot = 0; slot < SHARD_SLOTS; slot++)
 		give_slot(slot, slot % n);
@@ -152,6 +181,9 @@ shards_begin(void)
 		if (2 * n < REDIS_NODES && i != 2 * n)
 			view[i].master_of[2 * n] = NOBODY;
 	}
+	if (sim_config.other_cluster != OTHER_NEVER)
+		begin_other();
+	clusters_begin();
 }
 
 int
@@ -331,13 +363,13 @@ shards_is_moving(const char *name)
 {
 	const Move *m = &moves[shards_slot_of(name)];
 
-	return m->migrating || m->importing;
+	return (m->migrating || m->importing) && clusters_used() != 1;
 }
 
 int
 shards_master_of(const char *name)
 {
-	return truth.owner[shards_slot_of(name)];
+	return clusters_used() == 1 ? OTHER_NODE : truth.owner[shards_slot_of(name)];
 }
 
 int
@@ -345,7 +377,7 @@ shards_place_of(const char *name)
 {
 	const Move *m = &moves[shards_slot_of(name)];
 
-	if (!m->migrating && !m->importing)
+	if (!shards_is_moving(name))
 		return shards_master_of(name);
 	return redis_has_name(m->from, name) && !redis_has_name(m->to, name) ? m->from : m->to;
 }
@@ -386,7 +418,7 @@ draw_of(bool (*is) (int node))
 int
 shards_draw(void)
 {
-	return draw_of(has_slots);
+	return clusters_used() == 1 ? OTHER_NODE : draw_of(has_slots);
 }
 
 int
@@ -414,6 +446,8 @@ hear(void *arg, int64_t node)
 	View		before = view[node];
 
 	(void) arg;
+	if (clusters_is_other((int) node))
+		return;
 	if (sim_now() < net_away_until((int) node))
 	{
 		sim_at(net_away_until((int) node) + 1, hear, NULL, node);
@@ -651,6 +685,15 @@ comes_back(void *arg, int64_t node)
 		hand_over(from, (int) node);
 }
 
+/* It may have what was in slots of others long ago. */
+static void
+drop_strays(int node)
+{
+	for (int slot = 0; slot < SHARD_SLOTS; slot++)
+		if (truth.owner[slot] != node)
+			redis_drop_slot(node, slot);
+}
+
 /* It has died, or nobody hears from it. */
 static void
 replica_takes_over(void *arg, int64_t from)
@@ -667,6 +710,7 @@ replica_takes_over(void *arg, int64_t from)
 	failovers++;
 	redis_take_over((int) from, to);
 	promote((int) from, to);
+	drop_strays(to);
 	sim_at(sim_now() + SIM_PICK(SIM_MS, 50 * SIM_MS, 500 * SIM_MS), hear, NULL, from);
 	tell_others((int) from, to);
 	if (sim_chance(400))
@@ -737,6 +781,73 @@ shards_raise_epoch(void)
 }
 
 /* ----------
+ * A backup
+ * ----------
+ */
+
+static bool
+any_is_busy(void)
+{
+	for (int i = 0; i < REDIS_NODES; i++)
+		if (is_busy(i))
+			return true;
+	return false;
+}
+
+/*
+ * All nodes are stopped, and started with the map and the numbers of then, and the data that
+ * they saved then or later.
+ */
+static void
+restore(void *arg, int64_t n)
+{
+	int64_t		up_at = sim_now() + SIM_PICK(SIM_MS, 200 * SIM_MS, 2 * SIM_S);
+
+	(void) arg;
+	if (sim_config.calm)
+		return;
+	if (any_is_busy())
+	{
+		sim_at(sim_now() + 100 * SIM_MS, restore, NULL, 0);
+		return;
+	}
+	sim_trace("fault: the cluster is restored");
+	truth = backup.truth;
+	last_epoch = backup.last_epoch;
+	memcpy(promoted, backup.promoted, sizeof(promoted));
+	any_promoted = true;
+	memset(changed, true, sizeof(changed));
+	for (int i = 0; i < REDIS_NODES; i++)
+	{
+		if (clusters_is_other(i))
+			continue;
+		view[i] = backup.view[i];
+		net_down_until(i, up_at);
+		redis_boot(i, up_at);
+		redis_flush_scripts(i);
+		redis_lose_later(i);
+		drop_strays(i);
+		shards_restarted(i, up_at);
+	}
+	tell_others(NOBODY, NOBODY);
+}
+
+void
+shards_back_up(void)
+{
+	if (any_is_busy())
+		return;
+	backup.truth = truth;
+	memcpy(backup.view, view, sizeof(view));
+	backup.last_epoch = last_epoch;
+	memcpy(backup.promoted, promoted, sizeof(promoted));
+	for (int i = 0; i < REDIS_NODES; i++)
+		redis_save(i);
+	sim_trace("the cluster is backed up");
+	sim_at(sim_now() + SIM_PICK(SIM_S, 200 * SIM_MS, 4 * SIM_S), restore, NULL, 0);
+}
+
+/* ----------
  * Another cluster
  * ----------
  */
@@ -748,18 +859,16 @@ shards_other_begins(void)
 		for (int slot = 0; slot < SHARD_SLOTS; slot++)
 			if (belief[i].at[slot] == 0 || belief[i].being_given[slot])
 				return;
-	if (net_node_at(OTHER_PORT) >= 0)
+	if (net_node_at(REDIS_PORT(OTHER_NODE)) == OTHER_NODE)
 		return;
-	sim_trace("fault: a node of another cluster is at port %d", OTHER_PORT);
-	net_listen(OTHER_PORT, OTHER_NODE);
+	sim_trace("fault: a node of another cluster is at port %d", REDIS_PORT(OTHER_NODE));
+	net_listen(REDIS_PORT(OTHER_NODE), OTHER_NODE);
 }
 
-/* It has all slots, by a higher number than any. */
 void
-shards_put_other(char *out, size_t size)
+shards_note_left(void)
 {
-	snprintf(out, size, "%040d 127.0.0.1:%d@%d myself,master - 0 0 1000000 connected 0-%d\n", 999,
-			 OTHER_PORT, OTHER_PORT + 10000, SHARD_SLOTS - 1);
+	memset(changed, true, sizeof(changed));
 }
 
 /* ----------
@@ -794,12 +903,23 @@ shards_note_number(int slot, int64_t number)
 }
 
 bool
+shards_is_known(const char *name)
+{
+	int			slot = shards_slot_of(name);
+	int			owner = shards_master_of(name);
+
+	return belief[sim_server()].node[slot] == owner &&
+		belief[sim_server()].number[slot] == view[owner].epoch[owner];
+}
+
+bool
 shards_is_disputed(const char *name)
 {
 	int			slot = shards_slot_of(name);
+	int			owner = shards_master_of(name);
 
-	return belief[sim_server()].node[slot] != truth.owner[slot] ||
-		belief[sim_server()].number[slot] < promoted[truth.owner[slot]];
+	return belief[sim_server()].node[slot] != owner ||
+		belief[sim_server()].number[slot] < promoted[owner];
 }
 
 int

@@ -19,11 +19,6 @@
 #define CLUSTER_URL \
 	"redis-cluster://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381"
 
-/* The only node of another cluster, which lockredis.url may name, too. */
-#define OTHER_PORT		6399
-#define CLUSTER_OTHER	"127.0.0.1:6399"
-#define OTHER_NODE		(REDIS_NODES + 3)	/* behind the Sentinels */
-
 extern void shards_reset(void);
 
 /* The slots have masters, each of these a replica. */
@@ -79,12 +74,17 @@ extern void shards_fail_over(void);
 /* The number of a master rises, and nothing else changes. */
 extern void shards_raise_epoch(void);
 
+/* The cluster is backed up, and is soon restored to that. */
+extern void shards_back_up(void);
+
 /* A master was replaced by one that may lack something: so often. */
 extern int	shards_failovers(void);
 
 /* The node of the other cluster is there, once all servers know the map of theirs. */
 extern void shards_other_begins(void);
-extern void shards_put_other(char *out, size_t size);
+
+/* A server has gone on to the other cluster, or back. */
+extern void shards_note_left(void);
 
 /* A node has begun anew: it serves nothing for a while. */
 extern void shards_restarted(int node, int64_t up_at);
@@ -98,6 +98,9 @@ extern void shards_note_number(int slot, int64_t number);
 
 /* All processes see what was noted of slots until now. */
 extern void shards_note_all_given(void);
+
+/* The map has the node and the number of its slot. */
+extern bool shards_is_known(const char *name);
 
 /* Another node has it, or the same one again, since it was a replica. */
 extern bool shards_is_disputed(const char *name);

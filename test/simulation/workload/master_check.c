@@ -20,8 +20,10 @@
 #include "../../../src/locktable/wait.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
+#include "../../../src/store/redis/cluster_batch.h"
 #include "../../../src/store/redis/quorum.h"
 
+#include "../kernel/clusters.h"
 #include "../kernel/names.h"
 #include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
@@ -99,12 +101,82 @@ __wrap_cluster_set_number(int slot, int64 number)
 {
 	uint32		epoch;
 
-	if (cluster_owner(slot, &epoch) != CLUSTER_NO_NODE && number > cluster_number(slot) &&
+	if (cluster_owner(slot, &epoch) != CLUSTER_NO_NODE && number != cluster_number(slot) &&
 		epoch <= topology_epoch())
-		sim_fail("former master", "slot %d has a higher number, and its locks are not asked about",
+		sim_fail("former master", "slot %d has another number, and its locks are not asked about",
 				 slot);
 	__real_cluster_set_number(slot, number);
 	shards_note_number(slot, number);
+}
+
+extern bool __real_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
+									   const RedisUrl *asked);
+extern bool __wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
+									   const RedisUrl *asked);
+
+bool
+__wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked)
+{
+	bool		valid = __real_cluster_claims_read(a, v, asked);
+
+	if (valid)
+		clusters_note_reply(a->claim[0].id);
+	return valid;
+}
+
+extern void __real_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
+extern void __wrap_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
+
+void
+__wrap_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n)
+{
+	clusters_note_known(ids[0]);
+	__real_cluster_know(ids, n);
+}
+
+extern void __real_cluster_note_asked(void);
+extern void __wrap_cluster_note_asked(void);
+
+void
+__wrap_cluster_note_asked(void)
+{
+	clusters_note_asked();
+	__real_cluster_note_asked();
+}
+
+static void
+told(int elevel, int sqlstate, const char *message)
+{
+	if (elevel == WARNING && strstr(message, " belong") != NULL)
+		clusters_note_warning();
+}
+
+extern void __real_redis_cluster_watch_start(void);
+extern void __wrap_redis_cluster_watch_start(void);
+
+/* A later watchdog keeps the cluster in use. */
+void
+__wrap_redis_cluster_watch_start(void)
+{
+	static bool began = false;
+
+	backend_told = told;
+	if (!began)
+		clusters_note_begins();
+	if (began || clusters_used() < 0)
+		clusters_note_decides();
+	began = true;
+	__real_redis_cluster_watch_start();
+}
+
+extern void __real_redis_cluster_watch_reload(void);
+extern void __wrap_redis_cluster_watch_reload(void);
+
+void
+__wrap_redis_cluster_watch_reload(void)
+{
+	clusters_note_decides();
+	__real_redis_cluster_watch_reload();
 }
 
 extern void __real_confirm_want(NodeBatch *b, const StoreOp *op);

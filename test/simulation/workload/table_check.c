@@ -25,6 +25,7 @@
 #include "../../../src/settings.h"
 
 #include "../backend/heap.h"
+#include "../kernel/clusters.h"
 #include "../kernel/names.h"
 #include "../kernel/network.h"
 #include "../kernel/history.h"
@@ -498,7 +499,7 @@ knows_slots(void)
 		char		name[16];
 
 		snprintf(name, sizeof(name), "k%d", i);
-		if (shards_is_disputed(name))
+		if (!shards_is_known(name))
 			return false;
 	}
 	return true;
@@ -753,6 +754,9 @@ check_cycles(void)
 void
 sim_check_step(void)
 {
+	/* No lock is given then. */
+	if (clusters_are_unclear())
+		sim_disturbed(sim_now());
 	check_keys();
 	check_sessions();
 	check_forced_looks();
