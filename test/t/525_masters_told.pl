@@ -5,6 +5,14 @@
 # anything with that: if it were told he would hear of it himself, ask again at once, and
 # so on, thousands of times a second until the lease ends.  The count of what is told says
 # that it is not.  Where nobody has two of them it is told.
+#
+# Whoever listens to most of them, but not to the same ones all the time, asks again:
+#
+#   S: waits; X has the lock at 1 and 2
+#   the connection to 1 is lost         1: X gives it back
+#   the connection to 1 is back
+#   the connection to 2 is lost         2: X gives it back
+#   S: asks, and has it; nobody has told it
 # Proves G47.
 
 use LockRedis::Masters;
@@ -47,5 +55,31 @@ $nodes[$_]->foreign_lock('s', owner => "other:$_", ms => 3_600_000) foreach 0, 1
 given_back_by_third("SELECT redis_try_lock('s')", $third->calls('hdel') + 1);
 cmp_ok($third->calls('publish'), '>', $told, 'what nobody has is told when it is free');
 $nodes[$_]->foreign_unlock('s') foreach 0, 1;
+
+# ---- releases that nobody hears
+
+# In one transaction: what listens is cut off before it could hear of it.
+sub given_back_unheard
+{
+	my ($redis, $key) = @_;
+
+	$redis->cmd('MULTI');
+	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'pubsub');
+	$redis->cmd('DEL', $key);
+	$redis->cmd('PUBLISH', $redis->channel($key), 0);
+	return $redis->cmd('EXEC');
+}
+
+$nodes[$_]->foreign_lock('u', owner => 'other:1', ms => 3_600_000) foreach 0, 1;
+$session->start("SELECT redis_lock('u')");
+poll_until('all to be listened to', sub {
+	(grep { $_->subscribers($_->channel('u')) } @nodes) == 3 });
+foreach my $redis (@nodes[ 0, 1 ])
+{
+	is(given_back_unheard($redis, 'u')->[-1], 0, 'nobody hears of it');
+	poll_until('it to be listened to again', sub { $redis->subscribers($redis->channel('u')) });
+}
+is($session->wait->error, undef, 'had nevertheless');
+$session->query_is("SELECT redis_unlock('u')", 't', 'given back');
 
 end_test($node, $masters);

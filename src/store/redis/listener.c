@@ -14,9 +14,18 @@
  * Each message wakes the waiting session, which asks again; it does so again when the
  * next master reports the release.  A lock held at a majority is released at a majority.
  * If another majority is being listened to, at least one of them reports the release, so
- * then a subscription counts as confirmed.  A release that reaches a single master,
- * because the others are down, may be missed; then the session asks again when the lease
- * is over.
+ * then a subscription counts as confirmed.  It has to be the same majority since the
+ * confirmation, after which the session has asked; if it no longer is, the subscription is
+ * confirmed again:
+ *
+ *	 S waits for a lock that is held at A and B
+ *	 the connection to A is lost		A: released
+ *	 the connection to A is back
+ *	 the connection to B is lost		B: released
+ *	 S asks again, as only C was listened to all the time
+ *
+ * A release that reaches a single master, because the others are down, may be missed; then
+ * the session asks again when the lease is over.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -39,7 +48,8 @@ typedef struct Wanted
 	int			part;			/* cluster: row where it is subscribed to; or
 								 * CLUSTER_NO_NODE */
 	uint32		confirmed;		/* else: bits of nodes that have confirmed it, */
-	bool		told;			/* and whether the caller knows that most have */
+	uint32		since;			/* and of those of them that have been listened to
+								 * since the caller was notified; 0: it was not */
 } Wanted;
 
 struct StoreListener
@@ -63,15 +73,15 @@ static StoreListener *current = NULL;
  */
 
 /*
- * listener_is_confirmed --- have most nodes confirmed it?
+ * listener_is_most --- are these most of the nodes?
  */
 static bool
-listener_is_confirmed(const StoreListener *l, const Wanted *w)
+listener_is_most(const StoreListener *l, uint32 nodes)
 {
 	int			n = 0;
 
 	for (int i = 0; i < l->n; i++)
-		n += (w->confirmed >> i) & 1;
+		n += (nodes >> i) & 1;
 	return n >= masters_quorum(l->n);
 }
 
@@ -81,9 +91,9 @@ listener_is_confirmed(const StoreListener *l, const Wanted *w)
 static void
 listener_tell(StoreListener *l, Wanted *w)
 {
-	if (w->told || !listener_is_confirmed(l, w))
+	if (listener_is_most(l, w->since) || !listener_is_most(l, w->confirmed))
 		return;
-	w->told = true;
+	w->since = w->confirmed;
 	l->callback(STORE_LISTEN_CONFIRMED, &w->key);
 }
 
@@ -97,22 +107,23 @@ listener_lose(StoreListener *l)
 {
 	HASH_SEQ_STATUS seq;
 	Wanted	   *w;
+	uint32		rest = ~(1U << l->speaking);
 	bool		lost = false;
 
 	hash_seq_init(&seq, l->wanted);
 	while ((w = hash_seq_search(&seq)) != NULL)
 	{
-		w->confirmed &= ~(1U << l->speaking);
-		lost = lost || (w->told && !listener_is_confirmed(l, w));
+		w->confirmed &= rest;
+		lost = lost || (w->since != 0 && !listener_is_most(l, w->confirmed));
+		w->since &= rest;
 	}
-	if (!lost)
-		return;
-
-	l->callback(STORE_LISTEN_LOST, NULL);
+	if (lost)
+		l->callback(STORE_LISTEN_LOST, NULL);
 	hash_seq_init(&seq, l->wanted);
 	while ((w = hash_seq_search(&seq)) != NULL)
 	{
-		w->told = false;
+		if (lost)
+			w->since = 0;
 		listener_tell(l, w);
 	}
 }
@@ -263,8 +274,7 @@ redis_listener_subscribe(StoreListener *l, const TopicKey *key)
 
 	if (!found)
 		w->part = CLUSTER_NO_NODE;
-	w->confirmed = 0;
-	w->told = false;
+	w->confirmed = w->since = 0;
 	for (int i = 0; i < l->n; i++)
 		node_listener_subscribe(l->node[i], key);
 	if (w->part != CLUSTER_NO_NODE)
