@@ -317,7 +317,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	if (h->state == HOLD_LOST)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_moves(h) == moves)
-		lt_forget_trace(h, where);
+		lt_forget_gone(h, where);
 	if (h->traces != 0 && reserved)
 	{
 		lt_make_orphan(*hold, &wakes);

@@ -417,6 +417,7 @@ extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner,
 						   uint32 topology);
 extern void lt_trace_of_move(LrHold *h, StoreId store);
 extern void lt_forget_trace(LrHold *h, StoreId store);
+extern void lt_forget_gone(LrHold *h, StoreId store);
 extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */

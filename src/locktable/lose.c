@@ -74,7 +74,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	h->lost_at = GetCurrentTimestamp();
 	strlcpy(h->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
 	if (sure && reason != LOST_EXPIRED)
-		lt_forget_trace(h, where);
+		lt_forget_gone(h, where);
 	if (h->traces != 0)
 		lt_set_due_in_traces(hold, lr_now(), wakes);
 	else
@@ -314,7 +314,7 @@ lt_disown_next(LrIndex session, WakeList *wakes)
 static void
 lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
 {
-	lt_forget_trace(&lt_holds[hold], where);
+	lt_forget_gone(&lt_holds[hold], where);
 	if (lt_holds[hold].traces != 0)
 		lt_make_orphan(hold, wakes);
 	else
@@ -413,14 +413,13 @@ lose_mark_forced(const LrKey *key, const char *owner_text)
  * lose_forced --- mark these lost, as many as can be signalled at once; false: not all
  *
  * Since the store answered, the lock may have been moved there again, or another node,
- * which still has it, may have become the master.  With several masters, some may still
- * have it.  And if all owners lost the key, one of them may have got it just after
- * that.  Then the lock is left to the watchdog.
+ * which still has it, may have become the master.  And if all owners lost the key, one of
+ * them may have got it just after that.  Then the lock is left to the watchdog.
  */
 static bool
 lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wakes)
 {
-	bool		sure = one && !lt_is_past(key, topology) && masters_count() == 0;
+	bool		sure = one && !lt_is_past(key, topology);
 	LrIndex		next;
 
 	for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = next)

@@ -21,6 +21,7 @@
 #include "lease.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 
 /*
@@ -167,6 +168,27 @@ lt_forget_trace(LrHold *h, StoreId store)
 	if (h->not_after[store] != 0 || lt_is_at_old_place(h, store))
 		return;
 	h->traces &= ~STORE_BIT(store);
+}
+
+/*
+ * lt_forget_gone --- that store has answered that the hold's owner is not there
+ *
+ * Of several masters only most have said so.  The others may still have the lock, and the
+ * watchdog releases it there once the hold is LOST, and not before:
+ *
+ *	 S: has it at 1 and 2; client C elsewhere has had it at 3
+ *	 2 is replaced by an empty server, which has no vote yet; C releases 3
+ *	 watchdog: renewal: done at 1, gone at 2 and 3
+ *	 watchdog: release at 1		C: takes it at 1 and 3, a majority
+ *	 watchdog: the hold is LOST; until now S could believe in it
+ *
+ * As long as 1 has the lock, C gets no majority.
+ */
+void
+lt_forget_gone(LrHold *h, StoreId store)
+{
+	if (masters_count() == 0 || !lr_store_can(store, STORE_HAS_PLACE))
+		lt_forget_trace(h, store);
 }
 
 /*

@@ -304,9 +304,6 @@ extern void quorum_turn_force(QuorumBatch *b, int which);
  * ----------
  */
 
-/* The lock is lost: release it at nodes that still have it. */
-extern void quorum_give_up(QuorumBatch *b, int which);
-
 /* It was renewed: create it again at a minority that has forgotten it. */
 extern void quorum_watch(QuorumBatch *b, int which);
 

@@ -18,31 +18,6 @@
 #include "stats.h"
 #include "store/redis/quorum.h"
 
-/*
- * quorum_give_up --- the lock is lost: release it at nodes that still have it
- *
- * An operation without an owner number concerns a lock that is not ours.
- */
-void
-quorum_give_up(QuorumBatch *b, int which)
-{
-	const StoreOp *op = &b->batch.ops[which];
-
-	if (op->owner == 0 || op->kind == STORE_RELEASE || op->kind >= STORE_CALLS)
-		return;
-	for (int i = 0; i < b->n; i++)
-	{
-		QuorumLink *l = b->link[i];
-		int			copy = b->states[which].copy[i];
-
-		if (l == NULL || copy < 0 || l->copies[copy].outcome == STORE_GONE ||
-			l->copies[copy].outcome == STORE_WRONG_TYPE ||
-			l->copies[copy].outcome == STORE_DOWN)
-			continue;
-		link_ask(l, link_put(l, op, STORE_RELEASE) >= 0, b->batch.deadline);
-	}
-}
-
 /* ----------
  * What a minority has forgotten
  * ----------

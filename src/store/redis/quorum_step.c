@@ -456,8 +456,6 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 	{
 		if (outcome == STORE_OK && ops[k].kind == STORE_RENEW)
 			quorum_watch(b, which + k);
-		if (outcome == STORE_GONE || outcome == STORE_WRONG_TYPE)
-			quorum_give_up(b, which + k);
 		quorum_settle(b, which + k, outcome);
 	}
 }

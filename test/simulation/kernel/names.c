@@ -66,6 +66,12 @@ names_place(int name)
 	return place[name].node;
 }
 
+int64_t
+names_since(int name)
+{
+	return place[name].since;
+}
+
 static void
 lead(int name, int node)
 {

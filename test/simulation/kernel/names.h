@@ -28,6 +28,9 @@ extern void names_reset(void);
 /* The node that has the place of that name, wherever the name leads for a while. */
 extern int	names_place(int name);
 
+/* Since when it has that place; 0 = from the start. */
+extern int64_t names_since(int name);
+
 /*
  * At how many names does that owner have the key until then?  Those count too where a node
  * had it that was replaced lately, or has come lately, or where somebody took it away: so

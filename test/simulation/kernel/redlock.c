@@ -6,8 +6,9 @@
  * He does what any has to do, by himself and not by the code that is tried: he asks
  * all nodes at once; he has the lock if more than half of those that there are have
  * granted it in time, none of which was started so lately that it may have forgotten
- * somebody's; until his lease is over, counted from before he asked, less what clocks
- * differ by.  Whoever has the same key meanwhile has it wrongly.
+ * somebody's, or took the place of another node so lately; until his lease is over,
+ * counted from before he asked, less what clocks differ by.  Whoever has the same key
+ * meanwhile has it wrongly.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -140,13 +141,15 @@ is_asked(void *arg, int64_t n)
 {
 	Client	   *c = client_of(n);
 	int			node = names_place(node_of(n));
+	int64_t		since = names_since(node_of(n));
 
 	(void) arg;
 	if (c == NULL || c->state != ASKING)
 		return;
 	if (net_is_up(node) && redis_mood(node) == REDIS_WELL &&
 		redis_foreign_take(node, c->key, c->owner, c->lease / SIM_MS, false) &&
-		c->sent_at - redis_booted_at(node) >= FORGETS_MAX)
+		c->sent_at - redis_booted_at(node) >= FORGETS_MAX &&
+		(since == 0 || c->sent_at - since >= FORGETS_MAX))
 	{
 		c->votes++;
 		c->voter = node;

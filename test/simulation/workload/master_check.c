@@ -229,6 +229,34 @@ __wrap_quorum_decide(StoreOp *op, const QuorumVote *votes, int n)
 	return __real_quorum_decide(op, votes, n);
 }
 
+/* Does its session believe in it? */
+static bool
+is_believed(uint64 owner)
+{
+	for (LrIndex i = 0; i < lt_used_slots(); i++)
+		if (lt_holds[i].state == HOLD_HELD && lt_holds[i].owner == owner &&
+			lt_deadline(i) > server_clock())
+			return true;
+	return false;
+}
+
+extern int	__real_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
+extern int	__wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
+
+/*
+ * What most masters have lost is released at the rest when its session can know that.  What
+ * has an outcome already is a witness: a majority has the lock without the repair.
+ */
+int
+__wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
+{
+	if (kind == STORE_RELEASE && op->kind == STORE_RENEW && op->outcome == STORE_PENDING &&
+		is_believed(op->owner))
+		sim_fail("held without a lock", "%s is released before its session can know of the loss",
+				 op->name);
+	return __real_link_put(l, op, kind);
+}
+
 /* ----------
  * Grants
  * ----------
@@ -311,39 +339,23 @@ __wrap_lt_note_answer(LrHold *h, uint64 moves)
 				 lt_keys[h->key].name);
 }
 
-static bool forcing = false;
+extern void __real_lt_forget_gone(LrHold *h, StoreId store);
+extern void __wrap_lt_forget_gone(LrHold *h, StoreId store);
 
-extern void __real_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
-								  uint32 topology);
-extern void __wrap_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
-								  uint32 topology);
-
+/* A lock that was taken away by force, or is lost, may still be at some of several masters. */
 void
-__wrap_lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
-					  uint32 topology)
-{
-	forcing = true;
-	__real_lt_lose_forced(name, owner_text, where, topology);
-	forcing = false;
-}
-
-extern void __real_lt_forget_trace(LrHold *h, StoreId where);
-extern void __wrap_lt_forget_trace(LrHold *h, StoreId where);
-
-/* A lock that was taken away by force may still be at some of several masters. */
-void
-__wrap_lt_forget_trace(LrHold *h, StoreId where)
+__wrap_lt_forget_gone(LrHold *h, StoreId store)
 {
 	const char *key = lt_keys[h->key].name;
 	char		text[LR_OWNER_MAX];
 
-	if (forcing)
-		lr_owner_text(h->owner, text);
-	for (int i = 0; i < sim_config.masters && forcing; i++)
+	__real_lt_forget_gone(h, store);
+	if ((h->traces & STORE_BIT(store)) != 0)
+		return;
+	lr_owner_text(h->owner, text);
+	for (int i = 0; i < sim_config.masters; i++)
 		if (redis_owned_there_until(i, key, text) > sim_now())
-			sim_fail("left behind", "%s was taken away by force, redis %d has it, and nobody knows",
-					 key, i);
-	__real_lt_forget_trace(h, where);
+			sim_fail("left behind", "%s is lost, redis %d has it, and nobody knows", key, i);
 }
 
 extern void __real_lt_watch_from(LrHold *h, int64 now, int64 lease_ms);
