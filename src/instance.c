@@ -123,6 +123,18 @@ lr_owner_text(uint64 owner, char *out)
 	return len;
 }
 
+uint64
+lr_owner_number(const char *text)
+{
+	uint64		owner = 0;
+	char		same[LR_OWNER_MAX];
+
+	if (strlen(text) > LR_UUID_LEN)
+		owner = strtoull(text + LR_UUID_LEN + 1, NULL, 10);
+	lr_owner_text(owner, same);
+	return strcmp(text, same) == 0 ? owner : 0;
+}
+
 static inline uint64
 rotate_left(uint64 x, int n)
 {

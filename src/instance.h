@@ -32,6 +32,9 @@ extern const char *lr_instance_uuid(void);
 /* Write "<uuid>:<number>" to a buffer of LR_OWNER_MAX bytes; returns its length. */
 extern int	lr_owner_text(uint64 owner, char *out);
 
+/* The number in such a text, 0 if it is not of this instance. */
+extern uint64 lr_owner_number(const char *text);
+
 /* An owner number that was never used before, and never will be. */
 extern uint64 lr_new_owner(void);
 

@@ -73,14 +73,25 @@ grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
  * grant_was_forced --- may the lock have been taken away by force since its grant?
  *
  * A create that was sent before the end of a redis_force_unlock of the key may have run
- * before the lock was taken away.  Several keys share a time (LT_FORCED), so a session
- * may repeat its request needlessly.
+ * before the lock was taken away.  If the lock was taken away from one owner, that concerns
+ * this owner's creates only.  Those of others are granted after it:
+ *
+ *	 A has it		F: takes it away from A; the answer is on its way
+ *									B asks, and is granted the lock
+ *					F: reads the answer
+ *									B reads the answer: it has the lock
+ *
+ * If B released the lock it would lose its turn.  Several keys share an entry (LT_FORCED),
+ * so a session may repeat its request needlessly.
  */
 static bool
-grant_was_forced(const LrHold *h, int64 sent_at)
+grant_was_forced(const LrHold *h, uint64 owner, int64 sent_at)
 {
+	const LrForced *forced = &lt_table->forced[h->hash % LT_FORCED];
+
 	return !lr_kind(h->kind)->passing &&
-		sent_at <= lt_table->forced_at[h->hash % LT_FORCED];
+		(sent_at <= forced->all_until ||
+		 (owner == forced->owner && sent_at <= forced->until));
 }
 
 /*
@@ -185,7 +196,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
 	if (grant_is_overtaken(store, judged_at) ||
-		grant_was_forced(h, sent_at))
+		grant_was_forced(h, owner, sent_at))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
 		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))

@@ -129,7 +129,7 @@ lt_init_table(void)
 	lt_init_pool(&lt_table->key_pool);
 	lt_init_pool(&lt_table->hold_pool);
 	SpinLockInit(&lt_table->told_mutex);
-	memset(lt_table->forced_at, 0, sizeof(lt_table->forced_at));
+	memset(lt_table->forced, 0, sizeof(lt_table->forced));
 }
 
 /* Called with AddinShmemInitLock held. */

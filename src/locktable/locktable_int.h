@@ -36,7 +36,7 @@
 /* The number of signal locks; several sessions share one. */
 #define LT_SIGNAL_LOCKS		16
 
-/* The size of forced_at, by the hash of the key. */
+/* The size of forced, by the hash of the key. */
 #define LT_FORCED			(4 * LT_PARTITIONS)
 
 /* A watchdog that wakes up so soon need not be woken for the first waiting session. */
@@ -265,6 +265,17 @@ typedef struct LrPool
 	pg_atomic_uint32 nused;
 } LrPool;
 
+/*
+ * Which requests for a key may have been granted before the key was taken away by force.
+ * Several keys share an entry, and the last force of one owner has its own time.
+ */
+typedef struct LrForced
+{
+	int64		all_until;		/* all that were sent until then (lr_now()), */
+	int64		until;			/* and those of this owner until then */
+	uint64		owner;
+} LrForced;
+
 typedef struct LrTable
 {
 	int			max_locks;
@@ -284,7 +295,7 @@ typedef struct LrTable
 												 * there; 0 = it is awake */
 	pg_atomic_uint32 subscription_work;
 
-	int64		forced_at[LT_FORCED];	/* lr_now(); under the partition lock */
+	LrForced	forced[LT_FORCED];	/* under the partition lock */
 } LrTable;
 
 extern LrTable *lt_table;

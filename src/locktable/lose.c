@@ -391,20 +391,41 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
  */
 
 /*
+ * lose_note_forced --- note that requests until now may have been granted before the key
+ * was taken away from that owner, or from all
+ *
+ * An entry has room for one owner.  What the one before it has asked until then is from now
+ * on among what all have asked.
+ */
+static void
+lose_note_forced(uint32 hash, bool one, uint64 owner)
+{
+	LrForced   *forced = &lt_table->forced[hash % LT_FORCED];
+	int64		now = lr_now();
+
+	if (!one)
+		forced->all_until = now;
+	else if (owner != 0)
+	{
+		if (owner != forced->owner)
+			forced->all_until = lr_later(forced->all_until, forced->until);
+		forced->owner = owner;
+		forced->until = now;
+	}
+}
+
+/*
  * lose_mark_forced --- mark the holds that the key was taken away from
  */
 static void
-lose_mark_forced(const LrKey *key, const char *owner_text)
+lose_mark_forced(const LrKey *key, bool one, uint64 owner)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		LrHold	   *h = &lt_holds[i];
-		char		text[LR_OWNER_MAX];
 
-		if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || lr_kind(h->kind)->passing)
-			continue;
-		lr_owner_text(h->owner, text);
-		if (owner_text == NULL || strcmp(text, owner_text) == 0)
+		if ((h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
+			!lr_kind(h->kind)->passing && (!one || h->owner == owner))
 			h->forced = true;
 	}
 }
@@ -448,12 +469,14 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
  *	 F: takes it away from A
  *	 A: reads the answer: granted
  *
- * So grants of requests from before now do not count (grant_was_forced).
+ * So grants of A's requests from before now do not count (grant_was_forced).
  */
 void
 lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32 topology)
 {
 	LWLock	   *lock = lt_partition(name->hash);
+	bool		one = owner_text != NULL;
+	uint64		owner = one ? lr_owner_number(owner_text) : 0;
 	LrIndex		key;
 	bool		all = false;
 
@@ -464,11 +487,10 @@ lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		key = lt_find_key(name->data, name->len, name->hash);
 		if (first)
-			lt_table->forced_at[name->hash % LT_FORCED] = lr_now();
+			lose_note_forced(name->hash, one, owner);
 		if (first && key != LR_NONE)
-			lose_mark_forced(&lt_keys[key], owner_text);
-		all = key == LR_NONE ||
-			lose_forced(key, where, topology, owner_text != NULL, &wakes);
+			lose_mark_forced(&lt_keys[key], one, owner);
+		all = key == LR_NONE || lose_forced(key, where, topology, one, &wakes);
 		lt_unlock(lock, &wakes);
 	}
 }

@@ -255,7 +255,7 @@ foreach my $how ("SELECT redis_extend('longer', '30min')",
 	$one->query($how);
 	poll_until('its place', sub { queue('longer') == 1 });
 	wait_fairly($x, 'longer');
-	# A grant that B asked for before redis_force_unlock had its answer would not count.
+	# B would give back what it is granted before redis_force_unlock has ended the hold of A.
 	freeze_asleep($two);
 	$near->value("SELECT redis_force_unlock('longer')");
 	$two->thaw;

@@ -366,6 +366,7 @@ void
 __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 {
 	const LrKey *key = &lt_keys[h->key];
+	const LrForced *forced = &lt_table->forced[h->hash % LT_FORCED];
 	char		text[LR_OWNER_MAX];
 
 	__real_lt_watch_from(h, now, lease_ms);
@@ -373,8 +374,24 @@ __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 		return;
 	lr_owner_text(h->owner, text);
 	if (!lr_kind(h->kind)->passing && redis_was_robbed_by_hand(text) &&
-		asked_at <= lt_table->forced_at[h->hash % LT_FORCED])
+		(asked_at <= forced->all_until ||
+		 (h->owner == forced->owner && asked_at <= forced->until)))
 		sim_fail("held without a lock", "%s is held, and was taken away before", key->name);
+}
+
+/*
+ * Who is granted a lock after it was taken away from somebody else keeps it, and its turn.  Other
+ * reasons to refuse it are about another store, or a former master.
+ */
+static void
+check_kept(const LrKey *key, uint64 owner, uint32 topology, int64 sent_at)
+{
+	const LrForced *forced = &lt_table->forced[lr_name_hash(key->name, key->name_len) % LT_FORCED];
+
+	if (topology == 0 && !lr_has_fallback() && owner != forced->owner &&
+		sent_at > forced->all_until)
+		sim_fail("needless loss", "%s was granted, and is given back, as it was taken away from somebody else",
+				 key->name);
 }
 
 extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
@@ -400,6 +417,8 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	asked_at = 0;
 	if (result == GRANTED && topology != 0 && topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
+	if (result == GRANT_STALE)
+		check_kept(key, owner, topology, sent_at);
 	if (result == GRANTED && few_votes)
 		sim_fail("two holders", "%s is held by votes of masters that do not know who else holds it",
 				 key->name);
