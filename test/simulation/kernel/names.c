@@ -333,9 +333,16 @@ replace(int name)
 void
 fault_name_moves(void)
 {
-	int			name = (int) sim_draw((uint32_t) sim_config.struck);
-	int			node = place[name].node;
+	int			name;
+	int			node;
 
+	if (sim_config.names == NAMES_ELSEWHERE)
+	{
+		elsewhere_moves();
+		return;
+	}
+	name = (int) sim_draw((uint32_t) sim_config.struck);
+	node = place[name].node;
 	switch (SIM_PICK(0, 1, 2, 2, 3))
 	{
 		case 0:
@@ -363,7 +370,9 @@ fault_name_moves(void)
 void
 names_end(void)
 {
-	if (sim_config.names == NAMES_STAY)
+	if (sim_config.names == NAMES_ELSEWHERE)
+		elsewhere_end();
+	if (sim_config.masters == 0 || sim_config.names == NAMES_STAY)
 		return;
 	for (int i = 0; i < sim_config.masters; i++)
 		lead(i, place[i].node);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * names.h
- *	  Which node each name of lockredis.url leads to, with independent masters.
+ *	  Which node each name of lockredis.url leads to.
  *
  * A name is a port of the URL; at first it leads to the node of the same number.  A
  * connection that is open stays with the node that it has.
@@ -22,6 +22,7 @@
 #define NAMES_STAY		0
 #define NAMES_CAREFUL	1		/* the former node is stopped, the new one started */
 #define NAMES_CARELESS	2		/* not so; one server, whose shared memory stays */
+#define NAMES_ELSEWHERE	3		/* of one Redis; elsewhere.c */
 
 extern void names_reset(void);
 
@@ -55,11 +56,24 @@ extern void names_found(int row, const char *run_id, bool good);
 
 /*
  * Two names change places; one leads to the node of another; a spare, or a node of
- * before with what it had, takes a place.
+ * before with what it had, takes a place.  Or what elsewhere.c has.
  */
 extern void fault_name_moves(void);
 
 /* All names lead to the nodes that have their places. */
 extern void names_end(void);
+
+/* ---- elsewhere.c: one Redis ---- */
+
+extern void elsewhere_reset(void);
+extern void elsewhere_moves(void);
+extern void elsewhere_end(void);
+
+/* Has a name ever led elsewhere; have different processes asked different nodes by it? */
+extern bool elsewhere_moved(void);
+extern bool elsewhere_was_apart(void);
+
+/* When all connections to the wrong node ended last, or will end. */
+extern int64_t elsewhere_settled_at(void);
 
 #endif							/* SIM_NAMES_H */

@@ -184,8 +184,14 @@ redis_set_present(int node)
 {
 	if (node == present)
 		return;
-	redis_note_elsewhere();
 	present = node;
+	redis_know_anew();
+}
+
+void
+redis_know_anew(void)
+{
+	redis_note_elsewhere();
 	present_since = sim_now();
 }
 

@@ -187,6 +187,9 @@ extern bool redis_is_leased_to_others(const char *key, const char *instance, int
 extern int	redis_present(void);
 extern void redis_set_present(int node);
 
+/* Of what nodes have until now nobody needs to know, unless somebody asks for it again. */
+extern void redis_know_anew(void);
+
 /* Since when; has it ever been another one? */
 extern int64_t redis_present_since(void);
 extern bool redis_was_elsewhere(void);

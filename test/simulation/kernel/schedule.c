@@ -159,6 +159,14 @@ draw_kinds(SimConfig *c)
 	}
 }
 
+/* The kinds of lock are those of mode redis. */
+static bool
+may_lead_elsewhere(const SimConfig *c)
+{
+	return c->masters == 0 && !c->cluster && !c->sentinels && !c->read_write && !c->fair &&
+		!c->tokens && !c->counts && !c->conditions;
+}
+
 /*
  * draw_servers --- how many servers use the same locks?
  *
@@ -175,6 +183,8 @@ draw_servers(SimConfig *c)
 		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_CAREFUL, NAMES_CARELESS);
 	if (c->names == NAMES_CARELESS || c->other_cluster == OTHER_EARLY)
 		c->nservers = 1;
+	if (may_lead_elsewhere(c))
+		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_ELSEWHERE);
 	if (c->nsessions < c->nservers)
 		c->nsessions = c->nservers;
 
@@ -402,6 +412,7 @@ reset(bool tracing)
 	scheduler_reset();
 	redis_reset();
 	names_reset();
+	elsewhere_reset();
 	redlock_reset();
 	rivals_reset();
 	history_reset();

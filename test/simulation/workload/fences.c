@@ -23,6 +23,7 @@
 #include "../backend/heap.h"
 #include "../../../src/settings.h"
 #include "../kernel/history.h"
+#include "../kernel/names.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 #include "../models/kinds.h"
@@ -297,7 +298,7 @@ fences_are_comparable(void)
 
 	if (*first == 0)
 		*first = counter_of_store();
-	return *first == counter_of_store() && lr_mode != MODE_FALLBACK;
+	return *first == counter_of_store() && lr_mode != MODE_FALLBACK && !elsewhere_moved();
 }
 
 /*
@@ -330,9 +331,9 @@ check_grant(const char *key, int64 before, int losses, int64 token)
 	Committed  *c = committed_of(key);
 	int64	   *granted = &c->granted[sim_server()];
 
-	/* After a failover the counter may be as it was a while ago. */
+	/* After a failover the counter may be as it was a while ago, or another one. */
 	if (losses != history_times(HISTORY_ALL_TAKEN_AWAY) || sentinels_failovers() > 0 ||
-		shards_failovers() > 0)
+		shards_failovers() > 0 || elsewhere_moved())
 		return;
 	if (c->counter != counter_of_store())
 	{

@@ -17,6 +17,7 @@
 #include "../../../src/stats.h"
 #include "../checkers/linearize.h"
 #include "../kernel/redis_nodes.h"
+#include "../kernel/names.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
 #include "../kernel/server.h"
@@ -91,7 +92,7 @@ check_history(void)
 	for (int k = 0; k <= KIND_FREE; k++)
 		excludes[k] = lr_kind(k)->excludes;
 	/* For a moment there were two masters. */
-	if (sentinels_failovers() > 0 || shards_failovers() > 0)
+	if (sentinels_failovers() > 0 || shards_failovers() > 0 || elsewhere_was_apart())
 		return;
 	if (!history_is_complete())
 	{

@@ -105,6 +105,41 @@ is_live(LrIndex hold)
  * ----------
  */
 
+/* The watchdog renews over each new connection. */
+#define ASKED_ANEW_WITHIN	(SIM_S / 2)
+
+/* Of whom each hold is, since when, and what it was when its lease was seen to have ended. */
+static struct
+{
+	uint64		owner;
+	int64		since;
+	bool		over;
+	HoldState	state;
+}			leases[MAX_HOLDS];
+
+/*
+ * check_node --- what was held before the name led elsewhere, that node has, or its loss is
+ * known
+ *
+ * Of an answer that was read later nobody knows that it is of the former node; and what is not
+ * renewed nobody asks about.
+ */
+static void
+check_node(LrIndex k, LrIndex i, const char *owner)
+{
+	const char *name = lt_keys[k].name;
+
+	if (sim_now() - Max(elsewhere_settled_at(), sim_quiet_since()) > ASKED_ANEW_WITHIN &&
+		lt_renew_lease_ms(&lt_holds[i]) > 0 && i < MAX_HOLDS && leases[i].owner == lt_holds[i].owner &&
+		leases[i].since < elsewhere_settled_at() &&
+		lt_holds[i].state == HOLD_HELD && net_is_well() && redis_denied_until(name) == 0 &&
+		!redis_was_robbed(owner) &&
+		redis_owned_there_until(redis_present(), name, owner) == 0)
+		sim_fail("held without a lock",
+				 "%s is held by session %d for another %.3f ms; the node to which the name leads does not have it",
+				 name, lt_holds[i].session, (deadline_of(i) - sim_now()) / 1000.0);
+}
+
 /*
  * Has the master that is believed in what it is said to have?  Of what a former one
  * has said it is to be asked soon.
@@ -316,6 +351,8 @@ check_store(LrIndex k, LrIndex i)
 		check_shard(k, i, owner);
 		return;
 	}
+	if (elsewhere_moved() && h->store == STORE_REDIS)
+		check_node(k, i, owner);
 	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
 		rows_owned_until(lt_keys[k].name, h->owner);
 	if (until < deadline_of(i) && !redis_was_robbed(owner))
@@ -344,14 +381,6 @@ is_next_already(const LrHold *one, const LrHold *other)
 	return one->state == HOLD_RELEASING || other->state == HOLD_RELEASING;
 }
 
-/* Of whom each hold is, and what it was when its lease was seen to have ended. */
-static struct
-{
-	uint64		owner;
-	bool		over;
-	HoldState	state;
-}			leases[MAX_HOLDS];
-
 /*
  * Others may have gone on: a lease that has ended does not go on, and nobody gives
  * back or passes on what was lost by that as if it had been had.
@@ -362,7 +391,10 @@ check_end(LrIndex k, LrIndex i)
 	if (i >= MAX_HOLDS)
 		return;
 	if (leases[i].owner != lt_holds[i].owner)
+	{
 		leases[i].over = false;
+		leases[i].since = sim_now();
+	}
 	leases[i].owner = lt_holds[i].owner;
 	if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED &&
 		lt_holds[i].state != HOLD_RELEASING)
@@ -799,7 +831,8 @@ sim_check_shutdown(void)
 {
 	const char *key = sim_config.masters > 0 ? NULL : find_left();
 
-	if (sim_is_empty() && key != NULL)
+	/* Where a name has moved, the watchdog may ask the one node, and sessions the other one. */
+	if (sim_is_empty() && key != NULL && !elsewhere_moved())
 		sim_fail("left behind", "Redis has %s of the server that was shut down", key);
 	transam_flush();
 }
