@@ -199,11 +199,15 @@ note_last_call(Call *call)
 
 /*
  * note_wanted --- since when has somebody asked for it all the time?
+ *
+ * A call that failed may have been given the lock just then, and have handed it on: then
+ * nothing is known.
  */
 static void
 note_wanted(Call *call)
 {
 	int64_t		until = -1;
+	bool		handed_on = false;
 
 	for (int i = 0; i < search.nrecords; i++)
 	{
@@ -212,12 +216,18 @@ note_wanted(Call *call)
 		if (r->what != HISTORY_LOCK || strcmp(r->key, call->record->key) != 0 || is_of_another(r))
 			continue;
 		if (r->called > until)
+		{
 			call->wanted_since = r->called;
+			handed_on = false;
+		}
 		if (r->returned > until)
 			until = r->returned;
 		if (r == call->record)
 			break;
+		handed_on |= r->result == HISTORY_FAILED;
 	}
+	if (handed_on)
+		call->wanted_since = 0;
 }
 
 /*

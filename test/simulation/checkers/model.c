@@ -93,18 +93,24 @@ drop(LockState *state, Holder *holder)
 	memset(&state->holder[state->n], 0, sizeof(Holder));
 }
 
+/* Nobody has it, nor hands on what he does not know to be lost. */
 static bool
 nobody_has(const LockState *state)
 {
 	for (int i = 0; i < state->n; i++)
-		if (!state->holder[i].lost)
+		if (!state->holder[i].lost || state->holder[i].unseen)
 			return false;
 	return true;
 }
 
+/* By then a watchdog has asked for each lock. */
+#define ASKED_FOR_WITHIN	(10 * SIM_S)
+
 /*
  * Nobody asks any more for what was lost by a session that has ended; if there is
  * no room, nor for what may have been, as that of one that vanished.
+ *
+ * If it did not know of the loss, it may have handed the lock on when it ended.
  */
 static void
 forget_dead(LockState *state, int64_t now)
@@ -114,7 +120,11 @@ forget_dead(LockState *state, int64_t now)
 	for (int i = state->n - 1; i >= 0; i--)
 		if (state->holder[i].last_call < now &&
 			(state->holder[i].lost || (full && state->holder[i].may_end <= now)))
+		{
+			if (state->holder[i].unseen && state->freed < now + ASKED_FOR_WITHIN)
+				state->freed = now + ASKED_FOR_WITHIN;
 			drop(state, &state->holder[i]);
+		}
 }
 
 /*

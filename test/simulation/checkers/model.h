@@ -75,7 +75,8 @@ typedef struct LockState
 	int64_t		token[SIM_MAX_SERVERS]; /* the highest that was given out to each server */
 	bool		robbed;			/* somebody took it away, from whoever had it then or
 								 * has been handed it since */
-	int64_t		freed;			/* when a release of it returned last */
+	int64_t		freed;			/* when a release of it returned last, or somebody who did
+								 * not know of his loss may have handed it on */
 } LockState;
 
 /* A record, and what the rest of the history says of it. */

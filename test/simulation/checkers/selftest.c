@@ -120,6 +120,16 @@ static const Case cases[] = {
 	{"deleted, another server has it, and who was told nothing hands it on", LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5 server=1\n1 unlock yes 6-8\n"
 		"3 lock yes 7-9\n2 lock yes 10-11 server=1\n3 held yes 12-13\n2 held yes 14-15 server=1\n"},
+	{"the same, when its session ends, after the other server has released it", LINEAR,
+		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5 server=1\n2 unlock yes 6-7 server=1\n"
+		"1 held yes 8-11\n3 lock yes 10-12\n2 lock yes 14-15 server=1\n3 lock yes 16-17\n"
+		"2 held yes 18-19 server=1\n"},
+	{"deleted, and a call that fails hands it on", LINEAR,
+		"4 lock yes 0-1\n4 unlock yes 2-3\n1 lock failed 5-20\n0 deleted yes 6-7\n3 lock yes 10-22\n"
+		"2 lock yes 12-14 server=1\n3 lock yes 24-25\n2 held yes 26-27 server=1\n"},
+	{"deleted, and nobody can have handed it on", NOT_LINEAR,
+		"4 lock yes 0-1\n4 unlock yes 2-3\n0 deleted yes 6-7\n3 lock yes 10-22\n"
+		"2 lock yes 12-14 server=1\n3 lock yes 24-25\n2 held yes 26-27 server=1\n"},
 	{"deleted, and the session of the same server still has it", NOT_LINEAR,
 		"1 lock yes 0-1\n0 deleted yes 2-3\n2 lock yes 4-5\n1 held yes 6-7\n2 held yes 8-9\n"},
 	{"two servers have it, and nobody deleted it", NOT_LINEAR,
