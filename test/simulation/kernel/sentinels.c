@@ -22,6 +22,7 @@
 #include "history.h"
 #include "network.h"
 #include "sentinels.h"
+#include "server.h"
 
 #define EPOCHS		1024
 #define FOR_EVER	INT64_MAX
@@ -36,6 +37,7 @@ typedef struct View
 	bool		in_doubt;		/* about to make another one the master */
 	int			lies;			/* the port that it names; 0 = it tells the truth */
 	int			lie_epoch;
+	uint32_t	heard_by;		/* servers that it has told the lie, as bits */
 } View;
 
 static View view[SENTINELS];
@@ -94,13 +96,28 @@ answer_hello(int conn)
 		  "$4\r\nrole\r\n$8\r\nsentinel\r\n$7\r\nmodules\r\n*0\r\n");
 }
 
+/* A node that does not call itself master is passed over after 3 s, and some rounds. */
+#define PASSED_OVER_IN	(5 * SIM_S)
+
+/* A server that was cut off may hear a lie long after it has begun. */
+static void
+note_heard(View *v, int conn)
+{
+	uint32_t	server = UINT32_C(1) << server_of_pid(net_owner(conn));
+
+	if (v->lies != 0 && (v->heard_by & server) == 0)
+		sim_disturbed(sim_now() + PASSED_OVER_IN);
+	v->heard_by |= server;
+}
+
 /* Of all fields those that lockredis reads. */
 static void
-answer_master(const View *v, int conn)
+answer_master(View *v, int conn)
 {
 	char		text[256];
 	char		number[16];
 
+	note_heard(v, conn);
 	snprintf(number, sizeof(number), "%d", v->lies != 0 ? v->lie_epoch : v->config_epoch);
 	snprintf(text, sizeof(text), "*%d\r\n$12\r\nconfig-epoch\r\n$%zu\r\n%s\r\n%s",
 			 v->in_doubt ? 4 : 2, strlen(number), number,
@@ -141,9 +158,6 @@ sentinels_serve(int sentinel, int conn, const char *verb, const char *what)
  * ----------
  */
 
-/* A node that does not call itself master is passed over after 3 s, and some rounds. */
-#define PASSED_OVER_IN	(5 * SIM_S)
-
 static void
 tell_the_truth(void *arg, int64_t i)
 {
@@ -180,6 +194,7 @@ sentinels_lie(void)
 	view[i].lies = sim_draw(2) != 0 && redis_mood(other) == REDIS_READONLY ?
 		REDIS_PORT(other) : NOBODYS_PORT;
 	view[i].lie_epoch = config_epoch + (int) SIM_PICK(1, 5, 100);
+	view[i].heard_by = 0;
 	sim_trace("fault: sentinel %d names port %d, number %d", i, view[i].lies,
 			  view[i].lie_epoch);
 	sim_at(until, tell_the_truth, NULL, i);
