@@ -422,7 +422,10 @@ lt_check_wait(LrIndex s)
 		(w->state == WAIT_HANDED && key->nhanded == 0) ||
 		(w->state == WAIT_FAILED && key->nfailed == 0))
 		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
-	if (w->kept.owner != 0 && (w->state == WAIT_HANDED || !lr_kind(h->kind)->announced))
+	if (w->early && (w->state != WAIT_HANDED || !lr_kind(h->kind)->placed))
+		return lt_check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
+	if (w->kept.owner != 0 &&
+		((w->state == WAIT_HANDED && !w->early) || !lr_kind(h->kind)->announced))
 		return lt_check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
 							 s, w->kept.owner, NAME(key));
 	if (w->in_front && w->state != WAIT_QUEUED)

@@ -109,8 +109,9 @@ grant_was_forced(const LrHold *h, uint64 owner, int64 sent_at)
  * store, or sleep although the key is free.  The same goes for a head that asks while
  * such a lock, or one of several that were taken together, is acquired and released.
  *
- * A session that still has such a lock HELD, although the store has granted it to
- * another one, has probably lost it without knowing, so the watchdog asks at once.
+ * A session that still has such a lock HELD, or was handed it, although the store has
+ * granted it to another one, has probably lost it without knowing, so the watchdog asks
+ * at once.
  */
 static bool
 grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
@@ -127,7 +128,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 			h->state == HOLD_RELEASING)
 			continue;
 		conflict = true;
-		if (placed && h->state == HOLD_HELD)
+		if (placed && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
 			lt_set_due(hold, h->store, now, wakes);
 	}
 	return conflict;
@@ -236,6 +237,12 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	return GRANTED;
 }
 
+/*
+ * lt_grant --- see wait.h
+ *
+ * The store would not have granted the lock if it still had the one that the session was
+ * handed meanwhile.  Unless the answer is older than that; then this costs a release.
+ */
 GrantResult
 lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 		 int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence)
@@ -245,6 +252,8 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	WakeList	wakes = WAKE_NOBODY;
 	GrantResult result;
 
+	if (lt_wait_of(LrMyProcNumber)->state == WAIT_HANDED)
+		lt_drop_handed(LrMyProcNumber, &wakes);
 	if (lt_wait_of(LrMyProcNumber)->kept.disowned == owner)
 		result = GRANT_DISOWNED;
 	else

@@ -23,6 +23,15 @@
  * holds back for a moment.  If sessions wait in the order of the store, only the first
  * of them can be handed the lock, if it came before all that wait elsewhere (places.c).
  *
+ * In that order, a session that asks the store may be handed the lock, too.  It takes it
+ * when it has its answer, if that says that it came before all that wait elsewhere, and
+ * passes it on if not:
+ *
+ *	 A releases: HANDED to B, which asks	B: nobody elsewhere waited: HELD
+ *											B: somebody did: released
+ *
+ * What its request may leave in the store has another owner (LrWait.kept).
+ *
  * A session that needs a fencing token also takes tokens for those to which the lock
  * may be handed after it: the reserve of the hold.  It ends with the hold, with a move
  * to another store or master, and with any other token that the hold gets.
@@ -51,19 +60,35 @@
 #define RESERVE_MOST		1000
 
 /*
+ * handover_may_be_early --- may a session be handed the lock while it asks for the first
+ * time?
+ *
+ * Only if its answer can say that it came before all that wait elsewhere: its request
+ * names this lock.  Or that is known already.  A call that does not wait is handed none.
+ */
+static bool
+handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
+{
+	return w->trying && w->woken_at == 0 && w->kept.owner != 0 &&
+		(w->named == h->owner || w->came_at <= key->clear_at);
+}
+
+/*
  * handover_next --- the session that may be handed the lock; LR_NONE: none
  *
- * In the order of the store: the first, if it came before all that wait elsewhere.  It
- * cannot be handed a lock while it asks.  If it asks for the first time, its call
- * overlaps those of all others, and the next one goes first; so it does if this one was
- * handed the lock before and has not run since.  Else the store has to grant the lock:
- * it knows the order.
+ * In the order of the store: the first, if it came before all that wait elsewhere.  If it
+ * asks for the first time, its call overlaps those of all others, and the next one that
+ * does not goes first; so it does if this one was handed the lock before and has not run
+ * since.  If there is none but those that ask for the first time, the first of them is
+ * handed the lock while it asks, unless one that was answered may be behind somebody
+ * elsewhere.  Else the store has to grant the lock: it knows the order.
  */
 static LrIndex
 handover_next(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
+	LrIndex		early = LR_NONE;
 
 	if (key->nordered == 0)
 		return lr_kind(h->kind)->handed_over ? key->queue_head : LR_NONE;
@@ -75,11 +100,17 @@ handover_next(LrIndex hold)
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if (w->standing == STANDING_NEW && (w->trying || w->woken_at != 0))
-			continue;
-		return w->trying || w->came_at > key->clear_at ? LR_NONE : i;
+		if (w->standing != STANDING_NEW || !(w->trying || w->woken_at != 0))
+		{
+			if (w->came_at <= key->clear_at)
+				return i;
+			if (w->standing != STANDING_NEW)
+				return LR_NONE;
+		}
+		else if (early == LR_NONE && handover_may_be_early(h, key, w))
+			early = i;
 	}
-	return LR_NONE;
+	return early;
 }
 
 /*
@@ -91,11 +122,17 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	LrWait	   *w = lt_wait_of(session);
+	LrStanding	standing = w->standing;
 	int64		lease_ms = lt_handed_lease_ms(h);
 	int			min_replicas = lt_min_replicas(h);
 
+	w->early = w->trying;
 	if (w->state == WAIT_PLACED)
+	{
 		lt_place_remove(key, session, wakes);
+		if (w->early)
+			w->standing = standing; /* it is not PLACELESS */
+	}
 	else if (lt_queue_remove(key, session))
 		lt_nudge_beside(key, h->kind, wakes);
 	key->nhanded++;
@@ -116,7 +153,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	h->committing = false;
 	h->fence = 0;
 	h->renewals = 0;
-	lt_add_to_wake(wakes, session);
+	wakes->handed_to = session;
 }
 
 /*
@@ -160,8 +197,9 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	LrIndex		next = handover_next(hold);
 	int64		now;
 
-	if (next == LR_NONE || lt_wait_of(next)->trying ||
-		(lt_wait_of(next)->state == WAIT_QUEUED && handover_had_turns(h, key)) ||
+	if (next == LR_NONE ||
+		(lt_wait_of(next)->state == WAIT_QUEUED &&
+		 (lt_wait_of(next)->trying || handover_had_turns(h, key))) ||
 		!lr_watchdog_running())
 		return false;
 	now = lr_now();
@@ -171,9 +209,10 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 
 	/*
 	 * An announced session of the queue has to ask the store: only its owner can remove
-	 * the announcement.  A place is left to the watchdog.
+	 * the announcement.  A place is left to the watchdog; if the session asks, when its
+	 * answer has come.
 	 */
-	if (lt_wait_of(next)->kept.owner != 0 &&
+	if (lt_wait_of(next)->kept.owner != 0 && !lt_wait_of(next)->trying &&
 		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
 		return false;
 	handover_to(next, hold, wakes);
@@ -192,10 +231,26 @@ handover_pass_on(LrIndex hold, WakeList *wakes)
 }
 
 /*
+ * handover_is_in_order --- did a session that was handed the lock while it asked come
+ * before all that wait elsewhere?
+ *
+ * Its answer has been noted (lt_note_clear).  A store that keeps no order cannot be
+ * asked, and waits for nobody elsewhere.
+ */
+static bool
+handover_is_in_order(const LrKey *key, const LrWait *w)
+{
+	return !w->early || w->came_at <= key->clear_at ||
+		!lt_is_placed_by(w->terms.kind, current_store());
+}
+
+/*
  * lt_accept --- the session that was handed a lock runs
  *
  * False: too little of its lease is left by now, or only a former master has confirmed
- * it.  The session is the head again.
+ * it.  Or it was handed the lock while it asked, and came after somebody elsewhere, or
+ * cannot leave the place that it got to the watchdog.  The session is the head again, or
+ * where it came.
  */
 bool
 lt_accept(LrIndex *hold, WakeList *wakes)
@@ -209,9 +264,18 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	if (!lt_has_enough_left(h->handed_lease_ms, deadline - lr_now()) ||
 		lt_is_of_old_master(h, h->store))
 	{
-		lt_back_to_queue(LrMyProcNumber, true);
-		lt_disown_next(LrMyProcNumber, wakes);
-		lt_make_orphan(handed, wakes);
+		lt_drop_handed(LrMyProcNumber, wakes);
+		return false;
+	}
+	if (!handover_is_in_order(&lt_keys[h->key], w))
+	{
+		lt_back_to_queue(LrMyProcNumber, true, wakes);
+		handover_pass_on(handed, wakes);
+		return false;
+	}
+	if (w->kept.owner != 0 && !lt_disown(LrMyProcNumber, wakes))
+	{
+		lt_drop_handed(LrMyProcNumber, wakes);
 		return false;
 	}
 
@@ -265,7 +329,8 @@ lt_refuse_handed(WakeList *wakes)
  * lt_take_handed_back --- the session that was handed a lock does not run
  *
  * The next one gets it, or it is released.  This session comes behind the head of the
- * queue, or behind all in the order of the store.
+ * queue, or behind all in the order of the store.  There it has to look: the process that
+ * was to wake it may have been stopped.
  */
 void
 lt_take_handed_back(LrIndex session, WakeList *wakes)
@@ -273,7 +338,9 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 	LrIndex		handed = lt_wait_of(session)->handed;
 
 	handover_pass_on(handed, wakes);
-	lt_back_to_queue(session, false);
+	lt_back_to_queue(session, false, wakes);
+	if (lt_wait_of(session)->woken_at != 0)
+		lt_add_to_wake(wakes, session);
 }
 
 /*
@@ -328,7 +395,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 		lt_unlink_hold(*hold);
 	lt_init_waiting_hold(*hold, key, hash, &w->terms);
 	w->hold = *hold;
-	lt_wait_on(LrMyProcNumber, true);
+	lt_wait_on(LrMyProcNumber, true, &wakes);
 	w->woken_at = lr_now();
 	lt_disown_next(LrMyProcNumber, &wakes);
 	lt_nudge_placeless(&lt_keys[key], &wakes);

@@ -199,12 +199,15 @@ typedef struct LrWait
 	uint32		hash;			/* of the key: leads to the partition */
 	LrIndex		key;
 	LrIndex		hold;			/* that it waits with */
-	LrIndex		handed;			/* the hold that it was handed */
+	LrIndex		handed;			/* the hold that it was handed, */
+	bool		early;			/* while it asked the store; see handover.c */
 	LockTerms	terms;			/* with which it asks for the lock */
 	bool		unreplicated;	/* failed, as replicas were missing */
 	bool		trying;			/* asks the store */
 	int64		asks_until;		/* no longer than that */
 	LrKept		kept;			/* kinds that are announced */
+	uint64		named;			/* owner of a lock here that its last request named
+								 * (StoreOp.here); 0 = none */
 	uint64		told_as;		/* placed: it is notified of its turn by this owner, */
 	LrIndex		told_next;		/* next session in the same bucket of places.c, */
 	SubscriptionState told;		/* the subscription for that, */
@@ -378,11 +381,12 @@ typedef struct WakeList
 {
 	int			nsessions;		/* sessions that can go on; see lt_make_wake_room */
 	LrIndex		next_in_line;	/* and one more; see places.c */
+	LrIndex		handed_to;		/* and one that was handed a lock */
 	int			nlosers;		/* sessions that lost a lock and have to be signalled */
 	bool		watchdog;
 } WakeList;
 
-#define WAKE_NOBODY		{0, LR_NONE, 0, false}
+#define WAKE_NOBODY		{0, LR_NONE, LR_NONE, 0, false}
 
 /*
  * sessions.c: the sessions that this process has to wake, in one list, as it never has
@@ -465,6 +469,7 @@ extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *i
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
 extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
+extern void lt_drop_handed(LrIndex session, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
 /* What a waiting session has in the store; see LrKept. */
@@ -507,8 +512,8 @@ extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 /* order.c; partition lock held. */
 extern bool lt_is_placed_by(KindId kind, StoreId store);
 extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
-extern void lt_wait_on(LrIndex session, bool first);
-extern void lt_back_to_queue(LrIndex session, bool first);
+extern void lt_wait_on(LrIndex session, bool first, WakeList *wakes);
+extern void lt_back_to_queue(LrIndex session, bool first, WakeList *wakes);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);

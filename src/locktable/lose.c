@@ -330,7 +330,7 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
-	lt_back_to_queue(h->session, true);
+	lt_back_to_queue(h->session, true, wakes);
 	lt_disown_next(h->session, wakes);
 	lt_nudge_front(key, wakes);
 	if (sure)
@@ -344,6 +344,18 @@ void
 lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
 {
 	lose_handed(hold, where, true, wakes);
+}
+
+/*
+ * lt_drop_handed --- the session waits again without the lock that it was handed, which
+ * nobody here can use; the watchdog releases it
+ */
+void
+lt_drop_handed(LrIndex session, WakeList *wakes)
+{
+	LrIndex		handed = lt_wait_of(session)->handed;
+
+	lose_handed(handed, lt_holds[handed].store, false, wakes);
 }
 
 /* ----------

@@ -137,13 +137,27 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 }
 
 /*
+ * order_place_behind --- the last in the list that came no later; LR_NONE: there is none
+ */
+static LrIndex
+order_place_behind(const LrKey *key, int64 came_at)
+{
+	LrIndex		prev = key->place_tail;
+
+	while (prev != LR_NONE && lt_wait_of(prev)->came_at > came_at)
+		prev = lt_wait_of(prev)->prev;
+	return prev;
+}
+
+/*
  * lt_wait_on --- a session that was handed the lock waits again
  *
  * In the queue it is the first, or behind the first.  In the order of the store it is
- * the first, without a place there, or the last.
+ * the first, without a place there, or the last.  If it was handed the lock while it
+ * asked, it may have a place, or get one: then it stands where it came, and looks again.
  */
 void
-lt_wait_on(LrIndex session, bool first)
+lt_wait_on(LrIndex session, bool first, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrKey	   *key = &lt_keys[w->key];
@@ -156,19 +170,29 @@ lt_wait_on(LrIndex session, bool first)
 		return;
 	}
 	w->state = WAIT_PLACED;
-	lt_place_insert(key, session, first ? LR_NONE : key->place_tail,
-					first ? STANDING_PLACELESS : STANDING_NEW);
 	if (!first)
+	{
+		lt_place_insert(key, session, key->place_tail, STANDING_NEW);
 		w->came_at = w->woken_at = lr_now();
+	}
+	else if (w->trying || w->kept.owner != 0)
+	{
+		lt_place_insert(key, session, order_place_behind(key, w->came_at), w->standing);
+		lt_leave_line(session, wakes);
+		w->woken_at = lr_now();
+	}
+	else
+		lt_place_insert(key, session, LR_NONE, STANDING_PLACELESS);
 }
 
 void
-lt_back_to_queue(LrIndex session, bool first)
+lt_back_to_queue(LrIndex session, bool first, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 
 	Assert(w->state == WAIT_HANDED);
 	w->handed = LR_NONE;
+	w->early = false;
 	lt_keys[w->key].nhanded--;
-	lt_wait_on(session, first);
+	lt_wait_on(session, first, wakes);
 }

@@ -204,8 +204,8 @@ lt_queue_remove(LrKey *key, LrIndex session)
  * lt_nudge_front --- those in front may look again
  *
  * Nobody else has to be woken: sessions in the list are among them, or have left the
- * queue since.  A session that is handed the lock is in no queue, so it is added to the
- * list only after the last nudge under the same lock.
+ * queue since.  A session that is handed the lock is in no queue, so it is not in the
+ * list (WakeList.handed_to).
  */
 void
 lt_nudge_front(LrKey *key, WakeList *wakes)
@@ -279,6 +279,7 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 	w->asleep = false;
 	w->state = WAIT_NONE;
 	w->handed = LR_NONE;
+	w->early = false;
 	w->kept.owner = 0;
 	w->woken_at = 0;
 	w->looks_at = 0;

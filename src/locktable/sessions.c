@@ -97,7 +97,8 @@ lt_make_wake_room(void)
 /*
  * lt_add_to_wake --- the session can go on
  *
- * There is room: a nudge begins the list anew, and a hand-over adds one more at most.
+ * There is room: a nudge begins the list anew, and what is added besides is one more at
+ * most.
  */
 void
 lt_add_to_wake(WakeList *wakes, LrIndex session)
@@ -168,6 +169,8 @@ lt_wake(const WakeList *wakes)
 			lt_wake_session(wake_room[i]);
 	if (wakes->next_in_line != LR_NONE && wakes->next_in_line != LrMyProcNumber)
 		lt_wake_session(wakes->next_in_line);
+	if (wakes->handed_to != LR_NONE && wakes->handed_to != LrMyProcNumber)
+		lt_wake_session(wakes->handed_to);
 	if (wakes->watchdog)
 		lr_wake_watchdog();
 	for (int i = 0; i < wakes->nlosers; i++)
@@ -184,8 +187,8 @@ lt_unlock(LWLock *lock, const WakeList *wakes)
 	lt_check_change(lock);
 	lt_check_wakes(lock, wake_room, wakes->nsessions);
 	LWLockRelease(lock);
-	if (wakes->nsessions > 0 || wakes->next_in_line != LR_NONE || wakes->watchdog ||
-		wakes->nlosers > 0)
+	if (wakes->nsessions > 0 || wakes->next_in_line != LR_NONE ||
+		wakes->handed_to != LR_NONE || wakes->watchdog || wakes->nlosers > 0)
 		lt_wake(wakes);
 }
 

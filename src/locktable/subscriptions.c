@@ -26,13 +26,15 @@
  * lock held
  *
  * The place of a session is the one under the owner of its last request; NULL: it has
- * none any more.
+ * none any more, or was handed the lock while it asked, and looks before it sleeps.
  */
 static SubscriptionState *
 subscription_of(LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
+	if (w->state == WAIT_HANDED)
+		return NULL;
 	if (w->state != WAIT_PLACED)
 		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
 	lt_tell_as(session, w->kept.owner);
@@ -44,19 +46,18 @@ lt_want_subscription(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	SubscriptionState *subscription;
-	bool		confirmed = false;
+	bool		confirmed;
+	bool		wanted;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	subscription = subscription_of(LrMyProcNumber);
-	if (subscription != NULL)
-	{
-		confirmed = *subscription == SUB_CONFIRMED;
-		if (!confirmed)
-			*subscription = SUB_WANTED;
-	}
+	confirmed = subscription != NULL && *subscription == SUB_CONFIRMED;
+	wanted = subscription != NULL && !confirmed;
+	if (wanted)
+		*subscription = SUB_WANTED;
 	LWLockRelease(lock);
 
-	if (!confirmed)
+	if (wanted)
 	{
 		pg_atomic_write_u32(&lt_table->subscription_work, 1);
 		pg_memory_barrier();

@@ -175,6 +175,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->key = key;
 		w->hold = *hold;
 		w->handed = LR_NONE;
+		w->early = false;
+		w->named = 0;
 		w->terms = *terms;
 		w->trying = false;
 		w->asks_until = 0;
@@ -357,7 +359,7 @@ turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
 	int64		now;
 	LrIndex		hold;
 
-	if (w->state != WAIT_PLACED || lr_kind(w->terms.kind)->passing ||
+	if (!(w->state == WAIT_PLACED || w->early) || lr_kind(w->terms.kind)->passing ||
 		key->handoffs >= lr_max_handoffs || !lr_watchdog_running())
 		return 0;
 	now = lr_now();
@@ -390,7 +392,7 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	w->kept.place = lr_place;
 	w->kept.disowned = 0;
 	w->asks_until = until;
-	*here = turn_owner_here(&lt_keys[w->key], w, store);
+	*here = w->named = turn_owner_here(&lt_keys[w->key], w, store);
 	LWLockRelease(lock);
 	return owner;
 }
@@ -437,7 +439,8 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 	turn_note_unanswered(h, store, owner, topology, not_after);
 	lt_make_orphan(*hold, &wakes);
 	w->kept.owner = 0;
-	w->woken_at = 0;			/* that was our own doing */
+	if (w->state != WAIT_HANDED)
+		w->woken_at = 0;		/* that was our own doing */
 	lt_unlock(lock, &wakes);
 	*hold = fresh;
 	return true;
@@ -458,10 +461,12 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
-	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
+	const LrWait *own = lt_wait_of(LrMyProcNumber);
+	bool		placed;
 	bool		others = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	placed = own->state == WAIT_PLACED || own->early;
 	key = &lt_keys[lt_holds[hold].key];
 	session = placed ? key->place_head : key->queue_head;
 	while (session != LR_NONE)
@@ -609,8 +614,6 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 	/* The watchdog releases what it has in a store that is not asked any more. */
 	if (w->kept.owner != 0 && w->kept.store != *store)
 		(void) lt_disown(LrMyProcNumber, &wakes);
-	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
-		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 	if (w->state == WAIT_FAILED)
 		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
@@ -648,6 +651,9 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
+	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
+		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
+
 	/* Those behind it in line wait until it looks again, or has ended its request. */
 	if (w->line_at != LR_NEVER && w->line_at != 0)
 		w->line_at = w->looks_at;

@@ -177,7 +177,8 @@ lt_pass_over_sleepers(void)
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		ignoring = w->hash == hash && watch_is_ignoring(w, now);
 		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
-			ignoring = false;	/* no row for a record: it stays in the way */
+			ignoring &= w->state == WAIT_HANDED;	/* no row for a record: it stays in
+													 * the way */
 		if (w->hash == hash && lt_holds_up_line(w, now))
 			lt_count_off(i, &wakes);
 		if (!ignoring)

@@ -135,34 +135,116 @@ $three->thaw;
 in_order('stopped', 'stopped', $three);
 
 #
-# The answer comes when the lock has been released: B asks again.
+# B is handed the lock while it asks:
 #
-#	A has it	B asks: nobody elsewhere waits; the answer is held
-#	A releases, as nobody has been answered
-#				B reads the answer
+#	A has it	B asks; the answer is held, or the question
+#	A releases: the lock is B's, which does not know yet
+#	B reads the answer
 #
-$one->query("SELECT redis_fair_lock('late')");
-$calls = $redis->script_calls;
-$proxy->rule(on => 'reply', match => $redis->owner_of('late'), action => 'hold');
-$two->start("SELECT redis_fair_lock('late')");
-poll_until('the question', sub { $redis->script_calls > $calls });
-poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
-$one->query_is("SELECT redis_unlock('late')", 't');
-is($redis->cmd('EXISTS', 'late'), 0, 'released');
-$proxy->let_go;
-in_order('late', 'a late answer', $two);
+# What "$session" asks for $key is held, and A gives the lock back.
+sub hand_early
+{
+	my ($key, $session, %rule) = @_;
 
-# So it is if somebody elsewhere has it by then.
-$one->query("SELECT redis_fair_lock('later')");
-$proxy->rule(on => 'reply', match => $redis->owner_of('later'), action => 'hold');
-$two->start("SELECT redis_fair_lock('later')");
-poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
-$one->query_is("SELECT redis_unlock('later')", 't');
-$x->query("SELECT redis_fair_lock('later')");
+	$one->query("SELECT redis_fair_lock('$key')");
+	ask_held($key, $session, %rule);
+	$one->query_is("SELECT redis_unlock('$key')", 't');
+	return;
+}
+
+sub ask_held
+{
+	my ($key, $session, %rule) = @_;
+
+	$proxy->rule(on => 'reply', match => $redis->owner_of($key), action => 'hold', %rule);
+	$session->start("SELECT redis_fair_lock('$key')");
+	poll_until('it to be held', sub { $proxy->stats->{held} > 0 });
+	return;
+}
+
+# It has no place: it takes the same lock.  So does X after it, which comes meanwhile.
+$calls = $redis->script_calls;
+hand_early('early', $two);
+$owner = $redis->owner_of('early');
+ok($owner, 'the lock is not released');
+ok($two->is_running, 'and who is handed it waits for its answer');
+is($redis->script_calls - $calls, 2, 'one question, and no release');
+wait_fairly($x, 'early');
 $proxy->let_go;
-poll_until('its place', sub { queue('later') == 1 });
-$x->query_is("SELECT redis_unlock('later')", 't');
-in_order('later', 'a later answer', $two);
+is($two->wait($soon)->error, undef, 'handed while it asked');
+is($redis->owner_of('early'), $owner, 'the same lock');
+$two->query_is("SELECT redis_unlock('early')", 't');
+in_order('early', 'early', $x);
+
+# It has a place behind X: the lock is passed on.
+$one->query("SELECT redis_fair_lock('behind')");
+wait_fairly($x, 'behind');
+ask_held('behind', $two);
+$one->query_is("SELECT redis_unlock('behind')", 't');
+ok($x->is_running, 'X waits for what the answer says');
+$proxy->let_go;
+in_order('behind', 'behind X', $x, $two);
+
+# It gives up: the next one has it, and is woken, although one that waits for a plain lock is,
+# too.
+hand_early('gives up', $two);
+wait_here($three, 'gives up');
+my $waits = $near->lock_stat('waits');
+$five->start("SELECT redis_lock('gives up')");
+poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
+$owner = $redis->owner_of('gives up');
+$two->cancel;
+$two->wait($soon)->fails('57014', qr/cancel/, 'the first gives up');
+$proxy->let_go;
+is($three->wait($soon)->error, undef, 'the next one has it');
+is($redis->owner_of('gives up'), $owner, 'the same lock');
+$three->query_is("SELECT redis_unlock('gives up')", 't');
+in_order('gives up', 'gives up', $five);
+
+# Its question, or the answer, is lost.
+foreach my $way ('request', 'reply')
+{
+	hand_early("no answer, $way", $two,
+		$way eq 'request' ? (on => 'request', match => "no answer, $way") : ());
+	wait_here($three, "no answer, $way") if $way eq 'reply';
+	$proxy->reset_all;
+	$two->wait($soon)->fails('58030', qr/./, "without an answer, $way");
+	$proxy->clear;
+	in_order("no answer, $way", 'no answer', $way eq 'reply' ? $three : ());
+}
+
+# For more than a second: it is the last.
+hand_early('slow answer', $two);
+wait_here($three, 'slow answer');
+is($three->wait($soon)->error, undef, 'passed on after a second');
+$proxy->let_go;
+ok($two->is_running, 'who had no answer waits on');
+$three->query_is("SELECT redis_unlock('slow answer')", 't');
+in_order('slow answer', 'slow answer', $two);
+
+# The lock is taken away from it meanwhile, by this server or another one.
+foreach my $by ($near, $far)
+{
+	my $key = 'forced by ' . ($by == $near ? 'near' : 'far');
+
+	foreach my $on ('request', 'reply')
+	{
+		hand_early($key, $two, $on eq 'request' ? (on => 'request', match => $key) : ());
+		$by->value("SELECT redis_force_unlock('$key')");
+		$proxy->let_go;
+		is($two->wait($soon)->error, undef, "$key: $on");
+		$two->query('SELECT redis_unlock_all()');
+		in_order($key, $key);
+	}
+}
+
+# Somebody has put another value there.
+hand_early('value', $two, on => 'request', match => 'value');
+$redis->cmd('DEL', 'value');
+$redis->cmd('SET', 'value', 'x');
+$proxy->let_go;
+$two->wait($soon)->fails('42809', qr/./, 'another value');
+$redis->cmd('DEL', 'value');
 
 #
 # C wants another lease, so it cannot be passed the lock, and B behind it needs a place.
@@ -187,7 +269,7 @@ $two->start("SELECT redis_fair_lock('between')");
 poll_until('the answer to be held', sub { $proxy->stats->{held} > 0 });
 wait_fairly($x, 'between');
 wait_fairly($four, 'between');
-my $waits = $near->lock_stat('waits');
+$waits = $near->lock_stat('waits');
 $proxy->let_go;
 poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
 $one->query_is("SELECT redis_unlock('between')", 't');

@@ -70,6 +70,7 @@ typedef struct Turn
 	int64		due_since;		/* the same, and he was to be woken */
 	int64		placeless_since;	/* he has no place in Redis, and is not woken */
 	int64		untold_since;	/* he sleeps, and nobody tells him */
+	int64		handed_since;	/* likewise, and was handed a lock */
 } Turn;
 
 static Turn turns[SIM_MAX_PROCS];
@@ -131,6 +132,23 @@ check_handed(int s)
 				 key->name, s, (server_time(w->came_at) - since) / 1000.0);
 }
 
+extern bool __real_lt_accept(LrIndex *hold, WakeList *wakes);
+extern bool __wrap_lt_accept(LrIndex *hold, WakeList *wakes);
+
+/*
+ * Who was handed it while he asked takes it only if his answer, or another one, says that.
+ */
+bool
+__wrap_lt_accept(LrIndex *hold, WakeList *wakes)
+{
+	bool		early = lt_wait_of(LrMyProcNumber)->early;
+	bool		accepted = __real_lt_accept(hold, wakes);
+
+	if (accepted && early && lr_store_can(current_store(), STORE_HAS_ORDER))
+		check_handed(LrMyProcNumber);
+	return accepted;
+}
+
 extern void __real_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
 extern void __wrap_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
 
@@ -180,7 +198,10 @@ check_first_question(int s)
 	}
 }
 
-/* One in line asks after those before it were answered. */
+/*
+ * One in line asks after those before it were answered.  Who still asks the table, which was
+ * in use before, is waited for, for a second.
+ */
 static void
 check_line(int s)
 {
@@ -190,6 +211,7 @@ check_line(int s)
 		return;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
 		if (lt_sessions[i].wait.line_at != 0 && lt_sessions[i].wait.trying &&
+			lt_sessions[i].wait.kept.owner != 0 &&
 			server_clock() < lt_sessions[i].wait.looks_at)
 			sim_fail("fair order", "session %d asks for %s before session %d is answered, which is before it in line",
 					 s, lt_keys[w->key].name, i);
@@ -205,7 +227,7 @@ note_turn(int s)
 	if (t->generation != w->generation)
 		memset(t, 0, sizeof(Turn));
 	t->generation = w->generation;
-	if (w->state == WAIT_HANDED && !t->handed)
+	if (w->state == WAIT_HANDED && !w->early && !t->handed)
 		check_handed(s);
 	t->handed = w->state == WAIT_HANDED;
 	if (w->trying && (!t->trying || t->looks_at != w->looks_at))
@@ -393,6 +415,19 @@ check_placeless(int s, bool good)
 				 s, lt_keys[lt_sessions[s].wait.key].name);
 }
 
+/* He was handed a lock, does not ask, and sleeps: he is to be woken at once. */
+static void
+check_handed_sleeper(int s, bool good)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+	Turn	   *t = &turns[s];
+
+	note_since(good && w->state == WAIT_HANDED && !w->trying, &t->handed_since);
+	if (t->handed_since != 0 && sim_now() - Max(t->handed_since, sim_quiet_since()) > WAKE_MAX)
+		sim_fail("sleeps for ever", "session %d was handed %s, and has not been woken",
+				 s, lt_keys[w->key].name);
+}
+
 /* All processes are in waits of their own. */
 void
 check_sleepers(void)
@@ -422,5 +457,6 @@ check_sleepers(void)
 					 t->due_since != 0 ? ", and has not been woken" : "");
 		check_untold(s, good && !sim_config.slow);
 		check_placeless(s, good);
+		check_handed_sleeper(s, good);
 	}
 }
