@@ -23,7 +23,6 @@
 #include "locktable/locktable_int.h"
 #include "locktable/losses.h"
 #include "stats.h"
-#include "store/nodes.h"
 
 /* ----------
  * Partition lock held

@@ -176,9 +176,9 @@ lt_pass_over_sleepers(void)
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
 		ignoring = w->hash == hash && watch_is_ignoring(w, now);
+		/* Without a row for a record it stays in the way, but it keeps no lock. */
 		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
-			ignoring &= w->state == WAIT_HANDED;	/* no row for a record: it stays in
-													 * the way */
+			ignoring = ignoring && w->state == WAIT_HANDED;
 		if (w->hash == hash && lt_holds_up_line(w, now))
 			lt_count_off(i, &wakes);
 		if (!ignoring)
