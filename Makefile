@@ -54,7 +54,7 @@ TAP_TESTS = 1
 PROVE_TESTS ?= test/t/*.pl
 
 EXTRA_CLEAN = compile_commands.json src/kinds/lua_ids.h src/store/redis/lua_texts.h tmp_check tmp_check_regress tmp_check_redis.conf \
-	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
+	test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so test/bench/bare_backend.so
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -95,7 +95,7 @@ compile_commands.json: src/kinds/lua_ids.h src/store/redis/lua_texts.h
 
 # Programs of script/bench
 .PHONY: bench
-bench: test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so
+bench: test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so test/bench/bare_backend.so
 
 test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h
 	$(CC) -O2 -Wall -Wextra -pthread -o $@ $< -lhiredis -lssl -lcrypto
@@ -103,7 +103,8 @@ test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h
 test/bench/delay_proxy: test/bench/delay_proxy.c
 	$(CC) -O2 -Wall -Wextra -o $@ $<
 
-test/bench/probe.so: test/bench/probe.c test/bench/client.h
+test/bench/probe.so: test/bench/client.h
+test/bench/%.so: test/bench/%.c
 	$(CC) $(CFLAGS) $(CPPFLAGS) $(CFLAGS_SL) -shared -o $@ $<
 
 # What PGXN takes: the version there has three numbers.

@@ -23,7 +23,7 @@ copy_tree()
 {
 	{ tar -C "$1" --warning=no-file-changed --warning=no-file-removed \
 		--exclude=./.git --exclude='tmp_check*' --exclude='*.o' \
-		--exclude='*.bc' --exclude=./lockredis.so --exclude=./test/bench/probe.so \
+		--exclude='*.bc' --exclude=./lockredis.so --exclude='./test/bench/*.so' \
 		--exclude=./results --exclude=__pycache__ \
 		--exclude='./regression.*' --exclude=./src/kinds/lua_ids.h \
 		--exclude=./src/store/redis/lua_texts.h -cf - . || [ $? -eq 1 ]; } |
