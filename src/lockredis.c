@@ -23,9 +23,9 @@
 #include "storage/shmem.h"
 #include "tcop/utility.h"
 
-#include "instance.h"
 #include "locktable/locktable.h"
 #include "locktable/losses.h"
+#include "names.h"
 #include "session/session.h"
 #include "settings.h"
 #include "stats.h"

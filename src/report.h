@@ -15,8 +15,8 @@
 
 #include "lockredis.h"
 
-#include "keyname.h"
 #include "locktable/hold.h"
+#include "names.h"
 #include "store/store.h"
 
 /*

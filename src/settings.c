@@ -22,7 +22,6 @@
 #include "utils/guc.h"
 
 #include "settings.h"
-#include "terms.h"
 
 static const struct config_enum_entry mode_options[] = {
 	{"redis", MODE_REDIS, false},

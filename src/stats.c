@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.c
- *	  Counters of what this server's sessions and watchdog did.
+ *	  Counters of what this server's sessions and watchdog did, and what it waits for.
  *
  * Only its own process may write a counter, so a reset leaves the counters alone:
  * it stores their current sums, and readers subtract those.
@@ -127,4 +127,31 @@ stats_reset(void)
 	memcpy(stats->base, sums, sizeof(sums));
 	stats->reset_at = now;
 	SpinLockRelease(&stats->mutex);
+}
+
+/*
+ * lr_wait_event --- the wait_event_info to wait with
+ *
+ * The first call for each event allocates its name in shared memory, which can raise an
+ * error.  Code that must not raise relies on an earlier call.
+ */
+uint32
+lr_wait_event(LrWaitEvent event)
+{
+#if PG_VERSION_NUM >= 170000
+	static const char *const names[WAIT_EVENT_LR_COUNT] = {
+		[WAIT_EVENT_LR_ACQUIRE] = "LockRedisAcquire",
+		[WAIT_EVENT_LR_CONNECT] = "LockRedisConnect",
+		[WAIT_EVENT_LR_REPLY] = "LockRedisReply",
+		[WAIT_EVENT_LR_TABLE] = "LockRedisTableMain",
+		[WAIT_EVENT_LR_WATCHDOG] = "LockRedisWatchdogMain"
+	};
+	static uint32 ids[WAIT_EVENT_LR_COUNT];
+
+	if (ids[event] == 0)
+		ids[event] = WaitEventExtensionNew(names[event]);
+	return ids[event];
+#else
+	return PG_WAIT_EXTENSION;
+#endif
 }

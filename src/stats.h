@@ -1,10 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Counters of what this server's sessions and watchdog did.
+ *	  What can be seen of this server: counters of what its sessions and watchdog did,
+ *	  and what its processes wait for.
  *
- * Each process adds to counters of its own slot in shared memory, so counting
- * never contends; the slots outlive the processes and the view sums them.
+ * Each process adds to counters of its own slot in shared memory, so counting never
+ * contends; the slots outlive the processes and the view sums them.
+ *
+ * From PostgreSQL 17 on each wait event has a name of its own in pg_stat_activity; before,
+ * all are shown as Extension.  Names are allocated on first use, in a process with shared
+ * memory.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -60,5 +65,23 @@ extern void lr_count_many(LrStat stat, int64 n);
 /* Sums since the last reset, and when that was. */
 extern void stats_read(int64 *sums, TimestampTz *reset_at);
 extern void stats_reset(void);
+
+typedef enum LrWaitEvent
+{
+	WAIT_EVENT_LR_ACQUIRE,		/* for a holder to release */
+	WAIT_EVENT_LR_CONNECT,		/* for a connection to be made */
+	WAIT_EVENT_LR_REPLY,		/* for a reply of the store */
+	WAIT_EVENT_LR_TABLE,		/* the table worker, for requests */
+	WAIT_EVENT_LR_WATCHDOG,		/* the watchdog, for work or messages */
+	WAIT_EVENT_LR_COUNT
+} LrWaitEvent;
+
+extern uint32 lr_wait_event(LrWaitEvent event);
+
+#define LR_WAIT_ACQUIRE		lr_wait_event(WAIT_EVENT_LR_ACQUIRE)
+#define LR_WAIT_CONNECT		lr_wait_event(WAIT_EVENT_LR_CONNECT)
+#define LR_WAIT_REPLY		lr_wait_event(WAIT_EVENT_LR_REPLY)
+#define LR_WAIT_TABLE		lr_wait_event(WAIT_EVENT_LR_TABLE)
+#define LR_WAIT_WATCHDOG	lr_wait_event(WAIT_EVENT_LR_WATCHDOG)
 
 #endif							/* LR_STATS_H */

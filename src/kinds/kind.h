@@ -25,8 +25,8 @@
 
 #include "lockredis.h"
 
-#include "keyname.h"
 #include "kinds/lua_ids.h"
+#include "names.h"
 #include "store/op.h"
 
 typedef enum KindId
@@ -107,7 +107,7 @@ typedef enum KindReply
 typedef struct KindCall
 {
 	LuaId		script;
-	const char *keys[KIND_MAX_KEYS];	/* keys of each lock: patterns of keyname.h */
+	const char *keys[KIND_MAX_KEYS];	/* keys of each lock: patterns of names.h */
 	const char *fenced_key;		/* one more key if a fencing token is wanted */
 	KindArg		once[KIND_MAX_ARGS];	/* arguments of the call, */
 	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */

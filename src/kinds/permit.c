@@ -5,7 +5,7 @@
  *
  * The key has the number of free permits, and a sorted set beside it the ids of those that
  * are held, with the end of each lease.  An id is computed from the owner number and the
- * secret of this instance, without which it cannot be guessed (instance.h).
+ * secret of this instance, without which it cannot be guessed (names.h).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -21,7 +21,6 @@
 
 #include "port/pg_bitutils.h"
 
-#include "lease.h"
 #include "locktable/check.h"
 #include "locktable/locktable_int.h"
 #include "locktable/rows.h"

@@ -34,7 +34,6 @@
  */
 #include "lockredis.h"
 
-#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/watch.h"
 #include "store/stores.h"

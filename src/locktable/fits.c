@@ -12,7 +12,6 @@
  */
 #include "lockredis.h"
 
-#include "lease.h"
 #include "locktable/locktable_int.h"
 
 /*

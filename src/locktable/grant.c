@@ -17,7 +17,6 @@
 
 #include "utils/timestamp.h"
 
-#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
 #include "settings.h"

@@ -18,7 +18,6 @@
 
 #include "utils/timestamp.h"
 
-#include "lease.h"
 #include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"

@@ -61,9 +61,8 @@
 
 #include "datatype/timestamp.h"
 
-#include "keyname.h"
 #include "kinds/kind.h"
-#include "terms.h"
+#include "names.h"
 
 /*
  * States of a hold:

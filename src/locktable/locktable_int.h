@@ -22,8 +22,8 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
-#include "instance.h"
 #include "locktable/locktable.h"
+#include "names.h"
 #include "store/nodes.h"
 #include "store/stores.h"
 

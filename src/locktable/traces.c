@@ -18,7 +18,6 @@
  */
 #include "lockredis.h"
 
-#include "lease.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
 #include "store/nodes.h"

@@ -23,9 +23,9 @@
 
 #include "utils/timestamp.h"
 
-#include "instance.h"
 #include "locktable/locktable_int.h"
 #include "locktable/wait.h"
+#include "names.h"
 #include "settings.h"
 
 /* Without a watchdog nobody notifies a waiting session: it looks by itself. */

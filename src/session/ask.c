@@ -16,10 +16,9 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
-#include "keyname.h"
 #include "kinds/kind.h"
 #include "locktable/losses.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"

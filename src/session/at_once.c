@@ -22,8 +22,8 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
 #include "locktable/wait.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"

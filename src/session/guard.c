@@ -16,7 +16,6 @@
  */
 #include "lockredis.h"
 
-#include "lease.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"

@@ -26,7 +26,6 @@
  */
 #include "lockredis.h"
 
-#include "lease.h"
 #include "locktable/wait.h"
 #include "report.h"
 #include "session/session.h"

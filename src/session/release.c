@@ -23,8 +23,8 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
 #include "locktable/losses.h"
+#include "names.h"
 #include "session/session.h"
 #include "session/session_int.h"
 #include "settings.h"

@@ -22,10 +22,9 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
-#include "lease.h"
 #include "locktable/losses.h"
 #include "locktable/watch.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"

@@ -15,14 +15,12 @@
 
 #include "lockredis.h"
 
-#include "instance.h"
-#include "keyname.h"
 #include "kinds/kind.h"
 #include "locktable/hold.h"
 #include "locktable/locktable.h"
+#include "names.h"
 #include "report.h"
 #include "store/store.h"
-#include "terms.h"
 
 /* ----------
  * request.c: How a lock is asked for.

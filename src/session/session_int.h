@@ -7,8 +7,8 @@
 #include "datatype/timestamp.h"
 #include "storage/lock.h"
 
-#include "keyname.h"
 #include "locktable/hold.h"
+#include "names.h"
 #include "session/session.h"
 #include "store/store.h"
 

@@ -31,7 +31,6 @@
 #include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
-#include "wait_events.h"
 
 /* A request that has failed at once is repeated after this time. */
 #define REPEAT_MS			100

@@ -28,9 +28,9 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
-#include "instance.h"
 #include "locktable/owed.h"
 #include "locktable/wait.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "settings.h"

@@ -29,10 +29,9 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 
-#include "instance.h"
-#include "keyname.h"
 #include "locktable/graph.h"
 #include "locktable/wait.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"
@@ -40,7 +39,6 @@
 #include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
-#include "wait_events.h"
 
 /*
  * How often to poll a token lock of another client, whose release sends no message: after up

@@ -18,8 +18,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
-#include "lease.h"
+#include "names.h"
 #include "session/session.h"
 #include "settings.h"
 #include "sql/arguments.h"

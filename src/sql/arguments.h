@@ -17,7 +17,7 @@
 
 #include "fmgr.h"
 
-#include "keyname.h"
+#include "names.h"
 #include "session/session.h"
 
 /*

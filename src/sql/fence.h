@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "keyname.h"
+#include "names.h"
 #include "session/session.h"
 
 /* ----------

@@ -21,7 +21,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "instance.h"
+#include "names.h"
 #include "session/session.h"
 #include "sql/arguments.h"
 

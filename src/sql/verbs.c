@@ -17,8 +17,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
-#include "instance.h"
-#include "keyname.h"
+#include "names.h"
 #include "report.h"
 #include "session/session.h"
 #include "settings.h"

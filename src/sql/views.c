@@ -27,11 +27,10 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "instance.h"
-#include "keyname.h"
 #include "locktable/graph.h"
 #include "locktable/rows.h"
 #include "locktable/watch.h"
+#include "names.h"
 #include "report.h"
 #include "settings.h"
 #include "sql/arguments.h"

@@ -21,7 +21,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 
 typedef struct HostEntry

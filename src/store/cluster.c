@@ -20,7 +20,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 
 /* The word of a slot: the epoch in the upper half, row + 1 in the lower one. */

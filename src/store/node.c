@@ -21,7 +21,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 
 /* Least interval between errors that sessions report. */

@@ -14,7 +14,7 @@
  */
 #include "lockredis.h"
 
-#include "keyname.h"
+#include "names.h"
 #include "store/nodes.h"
 
 /*

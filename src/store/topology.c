@@ -20,7 +20,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 
 #define REASON_MAX			256

@@ -24,7 +24,6 @@
 
 #include "access/xlog.h"
 
-#include "lease.h"
 #include "locktable/watch.h"
 #include "settings.h"
 #include "stats.h"

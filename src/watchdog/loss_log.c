@@ -22,8 +22,8 @@
 
 #include "utils/memutils.h"
 
-#include "keyname.h"
 #include "locktable/losses.h"
+#include "names.h"
 #include "report.h"
 #include "watchdog/watchdog_int.h"
 

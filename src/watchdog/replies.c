@@ -15,11 +15,9 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
-#include "keyname.h"
-#include "lease.h"
 #include "locktable/hold.h"
 #include "locktable/losses.h"
+#include "names.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/nodes.h"

@@ -23,8 +23,8 @@
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
-#include "keyname.h"
 #include "locktable/watch.h"
+#include "names.h"
 #include "store/stores.h"
 #include "watchdog/watchdog_int.h"
 

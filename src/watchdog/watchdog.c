@@ -26,9 +26,9 @@
 
 #include "locktable/watch.h"
 #include "settings.h"
+#include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
-#include "wait_events.h"
 #include "watchdog/watchdog.h"
 #include "watchdog/watchdog_int.h"
 

@@ -13,7 +13,7 @@ is($?, 0, 'no arrow upwards, no circle, each file in a layer') or diag($said);
 # It can say no: the same, with the layers upside down.
 my $layers = "$PostgreSQL::Test::Utils::tmp_check/layers";
 open my $out, '>', $layers or die $!;
-print $out "stats\nsettings store/* store/*/* kinds/* keyname instance wait_events report locktable/*\n",
+print $out "stats\nsettings store/* store/*/* kinds/* names report locktable/*\n",
 	"session/* watchdog/* sql/* lockredis\n";
 close $out;
 $said = `$top/script/structure --check --layers $layers $top 2>&1`;

@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 #include "store/redis/conn.h"
 

@@ -20,7 +20,7 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
+#include "names.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/nodes.h"

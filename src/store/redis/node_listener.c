@@ -28,8 +28,7 @@
 #include "lib/ilist.h"
 #include "utils/memutils.h"
 
-#include "instance.h"
-#include "keyname.h"
+#include "names.h"
 #include "settings.h"
 #include "stats.h"
 #include "store/nodes.h"

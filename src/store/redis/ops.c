@@ -15,8 +15,7 @@
  */
 #include "lockredis.h"
 
-#include "instance.h"
-#include "keyname.h"
+#include "names.h"
 #include "store/redis/resp.h"
 
 /* ----------

@@ -18,7 +18,7 @@
 
 #include "common/hashfn.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/nodes.h"
 #include "store/redis/quorum.h"
 

@@ -25,6 +25,7 @@
 #include "utils/memutils.h"
 
 #include "settings.h"
+#include "stats.h"
 #include "store/nodes.h"
 #include "store/redis/cluster_batch.h"
 #include "store/redis/conn.h"
@@ -32,7 +33,6 @@
 #include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/quorum.h"
-#include "wait_events.h"
 
 /* How often (ms) redis_wait_many() checks the latch and interrupts. */
 #define MANY_SLICE			100

@@ -27,8 +27,8 @@
 #include "storage/fd.h"
 
 #include "settings.h"
+#include "stats.h"
 #include "store/redis/conn.h"
-#include "wait_events.h"
 
 /*
  * recv() itself waits for a reply for BRIEFLY_MS.  If LATE_REPLIES replies in a row take

@@ -22,9 +22,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "instance.h"
-#include "keyname.h"
-#include "lease.h"
+#include "names.h"
 #include "store/table/table_int.h"
 
 /* Digits of the largest owner number. */

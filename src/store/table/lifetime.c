@@ -19,7 +19,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/op.h"
 #include "store/table/table_int.h"
 

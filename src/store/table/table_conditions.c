@@ -24,7 +24,6 @@
 #include "lib/ilist.h"
 #include "utils/memutils.h"
 
-#include "clock.h"
 #include "store/table/table_int.h"
 
 typedef struct ConditionWait

@@ -22,7 +22,7 @@
 
 #include "utils/builtins.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/table/table_int.h"
 
 /* The permits of a key that are taken. */

@@ -23,7 +23,7 @@
 
 #include "utils/builtins.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/table/table_int.h"
 
 typedef void (*RowOperation) (LockTables *tables, StoreOp *op);

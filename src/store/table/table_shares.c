@@ -28,7 +28,7 @@
 
 #include "common/hashfn.h"
 
-#include "instance.h"
+#include "names.h"
 #include "store/table/table_int.h"
 
 /* ----------

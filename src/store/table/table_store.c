@@ -32,12 +32,12 @@
 #include "storage/ipc.h"
 #include "utils/memutils.h"
 
-#include "instance.h"
+#include "names.h"
 #include "settings.h"
+#include "stats.h"
 #include "store/batch.h"
 #include "store/nodes.h"
 #include "store/table/requests.h"
-#include "wait_events.h"
 
 /* How often to look for the answer where the latch may not be used (us). */
 #define POLL_MIN			50L

@@ -43,11 +43,11 @@
 #include "utils/snapmgr.h"
 
 #include "settings.h"
+#include "stats.h"
 #include "store/nodes.h"
 #include "store/table/requests.h"
 #include "store/table/table_int.h"
 #include "store/table/table_worker.h"
-#include "wait_events.h"
 #include "watchdog/watchdog.h"
 
 /* How often rows that no longer count are deleted. */

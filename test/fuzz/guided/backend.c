@@ -19,7 +19,7 @@
 #include "storage/shmem.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
+#include "names.h"
 #include "settings.h"
 #include "store/nodes.h"
 #include "store/redis/conn.h"
@@ -37,10 +37,11 @@ uint32		lr_place = 1;
 static RedisUrl url;
 const RedisUrl *lr_redis_url = &url;
 
-const char *
-lr_instance_uuid(void)
+bool
+pg_strong_random(void *buf, size_t len)
 {
-	return "00000000-0000-4000-8000-000000000000";
+	memset(buf, 0, len);
+	return true;
 }
 
 /* Its structures are made once, and emptied for each case. */
@@ -97,13 +98,9 @@ GetCurrentTimestamp(void)
 }
 
 void
-lr_wake_watchdog(void)
-{
-}
-
-void
 fuzz_reset_shared(void)
 {
+	instance_shmem_init();
 	node_shmem_init();
 	topology_shmem_init();
 	masters_shmem_init();

@@ -16,8 +16,8 @@
  */
 #include "fuzz.h"
 
-#include "keyname.h"
 #include "kinds/kind.h"
+#include "names.h"
 #include "store/nodes.h"
 
 #define DIGEST	"0123456789012345678901234567890123456789"

@@ -22,10 +22,10 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "instance.h"
 #include "kinds/kind.h"
+#include "names.h"
+#include "stats.h"
 #include "store/table/requests.h"
-#include "wait_events.h"
 
 /* How often a session looks at its request, should nothing wake it. */
 #define LOOK_MS		1000

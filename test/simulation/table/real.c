@@ -25,7 +25,6 @@
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
-#include "clock.h"
 #include "store/table/table_int.h"
 
 typedef struct Told

@@ -24,8 +24,8 @@
 #include "common/cryptohash.h"
 #include "utils/builtins.h"
 
-#include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/names.h"
 #include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../kernel/history.h"

@@ -12,8 +12,8 @@
  */
 #include "workload.h"
 
-#include "../../../src/instance.h"
 #include "../../../src/kinds/kind.h"
+#include "../../../src/names.h"
 #include "../../../src/stats.h"
 #include "../checkers/linearize.h"
 #include "../kernel/redis_nodes.h"

@@ -17,8 +17,8 @@
 
 #include "utils/builtins.h"
 
-#include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/names.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_counts.h"
 #include "permits.h"

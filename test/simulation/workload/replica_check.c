@@ -16,9 +16,9 @@
  */
 #include "workload.h"
 
-#include "../../../src/instance.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
+#include "../../../src/names.h"
 
 #include "../kernel/redis_nodes.h"
 #include "../kernel/shards.h"

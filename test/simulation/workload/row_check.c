@@ -18,10 +18,10 @@
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
 
-#include "../../../src/instance.h"
 #include "../../../src/kinds/kind.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/wait.h"
+#include "../../../src/names.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 #include "../../../src/store/table/table_int.h"

@@ -18,11 +18,11 @@
  */
 #include "workload.h"
 
-#include "../../../src/instance.h"
+#include "../../../src/locktable/check.h"
+#include "../../../src/names.h"
+#include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 #include "../../../src/store/stores.h"
-#include "../../../src/locktable/check.h"
-#include "../../../src/settings.h"
 
 #include "../backend/heap.h"
 #include "../kernel/clusters.h"

@@ -18,7 +18,7 @@
 
 #include "utils/builtins.h"
 
-#include "../../../src/instance.h"
+#include "../../../src/names.h"
 #include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../kernel/redis_nodes.h"

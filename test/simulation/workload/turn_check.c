@@ -19,10 +19,9 @@
  */
 #include "workload.h"
 
-#include "../../../src/instance.h"
-#include "../../../src/keyname.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/locktable/watch.h"
+#include "../../../src/names.h"
 #include "../../../src/settings.h"
 
 #include "../kernel/faults.h"
