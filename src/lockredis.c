@@ -152,7 +152,7 @@ procedural_utility(PlannedStmt *pstmt, const char *query_string,
 				   ParamListInfo params, QueryEnvironment *query_env,
 				   DestReceiver *dest, QueryCompletion *qc)
 {
-	xact_enter_procedural();
+	track_enter_procedural();
 	PG_TRY();
 	{
 		next_process_utility(pstmt, query_string, read_only_tree, context,
@@ -160,11 +160,11 @@ procedural_utility(PlannedStmt *pstmt, const char *query_string,
 	}
 	PG_CATCH();
 	{
-		xact_leave_procedural();
+		track_leave_procedural();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	xact_leave_procedural();
+	track_leave_procedural();
 }
 
 static bool

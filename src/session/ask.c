@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * ask.c
- *	  Requests of this backend to the stores.
+ *	  Requests of this backend to the stores, on which terms, and over which connections.
  *
  * There is one handle for each store, through which all requests of the session go, one
  * batch at a time.  A request on a held lock goes to the store where the lock is, and
@@ -16,6 +16,8 @@
  */
 #include "lockredis.h"
 
+#include "utils/timeout.h"
+
 #include "kinds/kind.h"
 #include "locktable/losses.h"
 #include "names.h"
@@ -23,8 +25,223 @@
 #include "session/session.h"
 #include "session/session_int.h"
 #include "settings.h"
+#include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
+
+/* ----------
+ * How a lock is asked for, and what follows from it for the store
+ * ----------
+ */
+
+/*
+ * request_ttl_ms --- see session.h
+ *
+ * A key that has to stay locked for a time does so even if this server crashes right
+ * after.
+ */
+int64
+request_ttl_ms(const LockTerms *terms)
+{
+	if (terms->keep_until == 0)
+		return terms->lease_ms;
+	return lr_later(terms->lease_ms, lr_ms_up(terms->keep_until - lr_now()));
+}
+
+/*
+ * request_lacks_counter --- are tokens of this store useless for the request?
+ *
+ * In fallback mode the table does not continue the tokens of Redis.  At transaction
+ * level the fence table takes care of that.
+ */
+static bool
+request_lacks_counter(const AcquireRequest *request, StoreId store)
+{
+	return request->fenced && request->terms.scope == SCOPE_SESSION &&
+		lr_store_can(store, STORE_SERVER_ONLY) && lr_has_fallback();
+}
+
+void
+request_require_counter(const AcquireRequest *request, StoreId store)
+{
+	if (!request_lacks_counter(request, store))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("session-level fencing tokens are not available while Redis is out of reach"),
+			 errdetail("Locks are kept in the table, which does not know the counters in Redis."),
+			 errhint("Use redis_fenced_xact_lock.")));
+}
+
+/*
+ * Locks of a kind that does not fall back may still be held elsewhere, and only Redis
+ * knows.
+ */
+void
+request_require_store(KindId kind, StoreId store)
+{
+	const StoreRoutine *routine = lr_store(store);
+
+	if (routine->takes_kind != NULL && !routine->takes_kind(kind))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the kind \"%s\" is not available with several masters",
+						lr_kind(kind)->name),
+				 errdetail("Masters that know nothing of each other cannot agree on it."),
+				 errhint("Let \"%s\" name one master, Sentinels, or a cluster.",
+						 "lockredis.url")));
+	if (lr_kind(kind)->falls_back || !lr_has_fallback() ||
+		!lr_store_can(store, STORE_SERVER_ONLY))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_STORE_UNREACHABLE),
+			 errmsg("the kind \"%s\" is not available while Redis is out of reach",
+					lr_kind(kind)->name),
+			 errdetail("The table that stands in for Redis has no locks of this kind."),
+			 errhint("Try again when redis_lock_status shows that Redis is in use.")));
+}
+
+void
+request_require_name(const LrName *name, StoreId store)
+{
+	const StoreRoutine *routine = lr_store(store);
+
+	if (routine->takes_name == NULL || routine->takes_name(name->data, name->len))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("lock key cannot be used in a Redis Cluster"),
+			 errdetail("The keys that are made of it would not be in one slot."),
+			 errhint("Use a name without braces, or with one non-empty {tag}.")));
+}
+
+void
+request_require_number(KindId kind, const LrName *name)
+{
+	StoreId		store = current_store();
+
+	request_require_store(kind, store);
+	request_require_name(name, store);
+	if (!lr_kind(kind)->untagged || !cluster_is_on() ||
+		!lr_store_can(store, STORE_HAS_PLACE) || memchr(name->data, '{', name->len) == NULL)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("name of a %s must not contain a brace in a Redis Cluster",
+					lr_kind(kind)->name),
+			 errdetail("Its channel would be in another slot."),
+			 errhint("Use a name without braces.")));
+}
+
+/*
+ * request_is_met_by --- see session.h
+ *
+ * A token that a transaction got from the table is of no use at session level, even
+ * when the lock is in Redis again.
+ */
+bool
+request_is_met_by(const AcquireRequest *request, const HoldView *view)
+{
+	return view->fence != 0 && !request_lacks_counter(request, view->fence_store);
+}
+
+/* ----------
+ * Idle connections
+ *
+ * The handler of a timeout does so, after lockredis.idle_timeout: the session may run a
+ * query for hours, or wait for its client, and is not interrupted.  The handler only
+ * shuts down the socket.  The next request notices that, as if the peer had closed the
+ * connection, and connects again.  The handler frees no memory, since the session may
+ * be using it.
+ *
+ * The handler may interrupt any instruction of this process:
+ *
+ * - A request is under way.  Its batch is active from before it checks the connection
+ *	 until after its last reply, and the handler leaves an active batch alone.  So the
+ *	 connection is shut down before that check, which notices, or not at all.
+ * - Replies to a batch that has ended are outstanding: left alone.
+ * - A lock call is between two requests: left alone (idle_keep), as it needs the
+ *	 connection soon.
+ * - The socket is being opened or closed: the connection is not ready then, or its
+ *	 number refers to no socket; no other socket is made meanwhile.
+ *
+ * To arm a timeout for each request would cost a system call for each.  So it is armed
+ * once, and the handler arms it again for the time that is left.  An error disables all
+ * timeouts of a session; the abort of the transaction or subtransaction arms ours
+ * again.  In a failed transaction, a statement that is refused is an error without an
+ * abort: then the ROLLBACK arms it.
+ *
+ * A reload of the setting takes effect before the next statement, like PostgreSQL's
+ * idle_session_timeout: it does not wake an idle session.
+ * ----------
+ */
+
+static const StoreRoutine *idle_store = NULL;
+static StoreHandle *idle_handle;
+static TimeoutId idle_timeout_id;
+static int	armed_for = 0;		/* lr_idle_timeout when the timeout was armed */
+static volatile sig_atomic_t kept = false;
+
+static void
+idle_arm(int64 us)
+{
+	enable_timeout_after(idle_timeout_id, (int) Max(lr_ms_up(us), 1));
+}
+
+/*
+ * idle_handler --- runs in a signal handler: only async-signal-safe code
+ */
+static void
+idle_handler(void)
+{
+	int64		limit = lr_idle_timeout * LR_US_PER_MS;
+	int64		now = lr_now();
+	int64		used;
+
+	if (limit == 0 || kept)
+		return;
+	used = idle_store->let_go(idle_handle, now - limit);
+	if (used == STORE_LET_GO)
+		lr_count(STAT_IDLE_CLOSES);
+	else if (used != STORE_NOT_CONNECTED)
+		idle_arm(used + limit - now);
+}
+
+static void
+idle_open(const StoreRoutine *store, StoreHandle *handle)
+{
+	if (store->let_go == NULL)
+		return;
+	idle_timeout_id = RegisterTimeout(USER_TIMEOUT, idle_handler);
+	idle_handle = handle;
+	idle_store = store;
+}
+
+void
+idle_mind(void)
+{
+	if (idle_store == NULL || lr_idle_timeout == 0 || proc_exit_inprogress ||
+		!idle_store->connected(idle_handle))
+		return;
+	if (armed_for == lr_idle_timeout && get_timeout_active(idle_timeout_id))
+		return;
+	armed_for = lr_idle_timeout;
+	idle_arm(lr_idle_timeout * LR_US_PER_MS);
+}
+
+/* During the call the timeout may have fired, and is not armed any more. */
+void
+idle_keep(bool keep)
+{
+	kept = keep;
+	if (!keep)
+		idle_mind();
+}
+
+/* ----------
+ * Handles
+ * ----------
+ */
 
 static StoreHandle *store_handle[STORE_COUNT];
 static StoreId failed_store;	/* ask_error() is the error of this store, */

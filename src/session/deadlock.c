@@ -1,7 +1,14 @@
 /*-------------------------------------------------------------------------
  *
  * deadlock.c
- *	  Deadlocks among sessions of this server.
+ *	  What happens when a wait for a key lasts longer than deadlock_timeout: a search for a
+ *	  deadlock, and a message for log_lock_waits.
+ *
+ * This is the same as for PostgreSQL's locks: the session looks for a deadlock, and
+ * with log_lock_waits the wait is logged, once when it has become long and once when it
+ * has ended with the lock.  The session looks again each deadlock_timeout.  Of the
+ * sessions that wait for one key, one searches for all; another one does only if that
+ * search has reached it.
  *
  * A cycle that PostgreSQL's detector cannot see, as it does not know our locks, has a
  * session W in it that waits for a key, and an edge from W to a session H that holds
@@ -11,8 +18,8 @@
  * all sessions that wait for the key, whichever of them runs it: it reaches each W for
  * which an H waits, directly or through others, and that is each W in a cycle over this
  * key.  Hence a key is searched from once each deadlock_timeout, and not by each of its
- * waiters (long_wait.c).  The search is repeated because a cycle may be closed later,
- * by a process that waits for a row, and that PostgreSQL's detector leaves waiting.
+ * waiters.  The search is repeated because a cycle may be closed later, by a process that
+ * waits for a row, and that PostgreSQL's detector leaves waiting.
  *
  * No session is ended by the result of another one's search, though.  A waiter of the
  * same key that the search reaches is suspected and woken.  It searches itself once it
@@ -45,16 +52,32 @@
  */
 #include "lockredis.h"
 
+#include "datatype/timestamp.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "pgstat.h"
+#include "port/pg_bitutils.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "utils/backend_status.h"
+#include "utils/memutils.h"
 
 #include "locktable/graph.h"
 #include "report.h"
 #include "session/session_int.h"
 #include "stats.h"
+
+/* A wait for a lock of PostgreSQL. */
+typedef struct LockWait
+{
+	int			pid;			/* the process that sleeps: the waiter or its worker */
+	int			blocker_pid;
+	LOCKTAG		tag;
+	LOCKMODE	mode;
+	TimestampTz since;
+} LockWait;
 
 /*
  * One process waits for another one.  Both are process numbers; the members of
@@ -90,42 +113,427 @@ typedef struct Search
 	LrIndex    *from;			/* for each process: the one whose edge led to it */
 	bool		for_all;		/* search for all that wait for the key, not only for this
 								 * session */
-	LockWaits  *locks;
 	KeyWait		own;			/* what this session waits for */
 	KeyHolders	own_holders;	/* the holders of that */
 	KeyHolders	holders;		/* the holders of what another session waits for */
 	int			nsuspects;
+
+	/* In PostgreSQL's lock manager: */
+	bool	   *covered;		/* for each process: its edges have been reported */
+	LrIndex    *slots;			/* hash table of processes by pid, with open addressing; NULL
+								 * until the first look */
+	uint32		mask;
+	int			looks;			/* the cost: how many looks, and the most memory */
+	Size		memory;
 } Search;
 
-struct Deadlock
-{
-	List	   *edges;			/* from this session back to itself */
-};
-
 /* ----------
- * The search
+ * What is reached
  * ----------
  */
 
 static bool
-deadlock_is_reached(void *arg, LrIndex process)
+deadlock_is_reached(const Search *search, LrIndex process)
 {
-	const Search *search = arg;
-
 	return process == LrMyProcNumber || search->from[process] != LR_NONE;
 }
 
 static void
-deadlock_found_edge(void *arg, LrIndex waiter, LrIndex blocker)
+deadlock_found_edge(Search *search, LrIndex waiter, LrIndex blocker)
 {
-	Search	   *search = arg;
-
 	if (search->from[blocker] != LR_NONE)
 		return;
 	search->from[blocker] = waiter;
 	if (blocker != LrMyProcNumber)
 		search->reached[search->nreached++] = blocker;
 }
+
+/* ----------
+ * Waits in PostgreSQL's lock manager
+ *
+ * The lock manager is only read, and only for a process that waits in it: a
+ * look at one wait locks all partitions (in shared mode).
+ *
+ * A look returns all holders and waiters of the lock, and the queue up to the process
+ * that was asked for.  Of a thousand processes in one queue, each has an edge to all
+ * ahead of it, which makes half a million; but a search that starts at the last one
+ * needs only the thousand that lead to a new process.  So we do not look again for
+ * those ahead in the queue: their edges follow from the same look.  A process nearer to
+ * the head that waits for the same mode is blocked only by processes that the search
+ * has reached by then, so each mode is gone through once.  A lock is looked at a second
+ * time only for a process behind the one for which it was looked at first, if the
+ * search reaches that another way.
+ * ----------
+ */
+
+/* How often one mode is gone through, at most. */
+#define PASSES_MAX			2
+
+/* One lock, as it was at the time of the look. */
+typedef struct Look
+{
+	const LockInstanceData *instances;
+	int			ninstances;
+	LrIndex    *processes;		/* for each instance; LR_NONE = waits for nobody */
+	LrIndex    *leaders;
+	int		   *places;			/* for each instance: place in the queue; -1 = not known
+								 * to be ahead of the process that was asked for */
+	int		   *queue;			/* for each place: the instance; -1 = none */
+	int			npasses[MAX_LOCKMODES];
+	LrIndex		passed[MAX_LOCKMODES];	/* leader of the process for which the first pass
+										 * was */
+} Look;
+
+/* ---- processes by pid ---- */
+
+static uint32
+slot_of_pid(const Search *search, int pid)
+{
+	return ((uint32) pid * 0x9E3779B1U >> 7) & search->mask;
+}
+
+/*
+ * pid_of_process --- pid that belongs to a process number; 0 if there is none
+ *
+ * Before 17 the pid of a process that has ended stays, and may have been reused.  The
+ * latch of such a PGPROC has no owner.
+ */
+static int
+pid_of_process(LrIndex process)
+{
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	int			pid = proc->pid;
+
+	return proc->procLatch.owner_pid == pid ? pid : 0;
+}
+
+/*
+ * map_pids --- fill the hash table with the present processes
+ *
+ * A process that starts later waits for nobody that could wait for us already.
+ */
+static void
+map_pids(Search *search)
+{
+	uint32		size = pg_nextpower2_32(Max(MaxBackends * 2, 16));
+
+	search->mask = size - 1;
+	search->slots = palloc(sizeof(LrIndex) * size);
+	for (uint32 i = 0; i < size; i++)
+		search->slots[i] = LR_NONE;
+	for (LrIndex i = 0; i < MaxBackends; i++)
+	{
+		int			pid = pid_of_process(i);
+		uint32		slot = slot_of_pid(search, pid);
+
+		if (pid == 0)
+			continue;
+		while (search->slots[slot] != LR_NONE)
+			slot = (slot + 1) & search->mask;
+		search->slots[slot] = i;
+	}
+}
+
+/*
+ * process_of_pid --- process number of a pid
+ *
+ * LR_NONE: a prepared transaction or the startup process, which wait for nobody, or a
+ * process that has ended.
+ */
+static LrIndex
+process_of_pid(const Search *search, int pid)
+{
+	uint32		slot = slot_of_pid(search, pid);
+
+	if (pid == 0)
+		return LR_NONE;
+	for (; search->slots[slot] != LR_NONE; slot = (slot + 1) & search->mask)
+		if (GetPGProcByNumber(search->slots[slot])->pid == pid)
+			return search->slots[slot];
+	return LR_NONE;
+}
+
+/* ---- which processes wait ---- */
+
+static bool
+is_news(const Search *search, const PGPROC *proc)
+{
+	return proc->waitLock != NULL && !search->covered[LrProcNumberOf(proc)];
+}
+
+/*
+ * has_news --- does the process, or a parallel worker of it, wait for something that
+ * has not been looked at?
+ *
+ * For a process that never had parallel workers, this takes no lock.
+ */
+static bool
+has_news(const Search *search, LrIndex process)
+{
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	PGPROC	   *leader = proc->lockGroupLeader;
+	LWLock	   *lock;
+	dlist_iter	iter;
+	bool		news = false;
+
+	if (leader == NULL)
+		return is_news(search, proc);
+
+	lock = LockHashPartitionLockByProc(leader);
+	LWLockAcquire(lock, LW_SHARED);
+	if (proc->lockGroupLeader == leader)
+	{
+		dlist_foreach(iter, &leader->lockGroupMembers)
+			news = news ||
+			is_news(search, dlist_container(PGPROC, lockGroupLink, iter.cur));
+	}
+	LWLockRelease(lock);
+	return news;
+}
+
+static void
+free_data(BlockedProcsData *data)
+{
+	pfree(data->procs);
+	pfree(data->locks);
+	pfree(data->waiter_pids);
+	pfree(data);
+}
+
+/* The instance of the waiting process itself; -1 if it does not wait any more. */
+static int
+waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instances)
+{
+	for (int i = 0; i < blocked->num_locks; i++)
+		if (instances[i].pid == blocked->pid)
+			return instances[i].waitLockMode == NoLock ? -1 : i;
+	return -1;
+}
+
+/*
+ * instance_blocks --- does "other" keep "self" from the lock?
+ *
+ * The rule is that of pg_blocking_pids(): it holds a conflicting mode, or waits for one
+ * and is ahead in the queue.
+ */
+static bool
+instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
+				bool is_ahead)
+{
+	LOCKMASK	conflicts =
+		GetLockTagsMethodTable(&self->locktag)->conflictTab[self->waitLockMode];
+
+	if (other->leaderPid == self->leaderPid)
+		return false;
+	if (conflicts & other->holdMask)
+		return true;
+	return is_ahead && (conflicts & LOCKBIT_ON(other->waitLockMode)) != 0;
+}
+
+/* ---- what one look returns ---- */
+
+/*
+ * begin_look --- find the processes of all holders and waiters, and their places in the
+ * queue
+ */
+static void
+begin_look(const Search *search, const BlockedProcsData *data,
+		   const BlockedProcData *blocked, Look *look)
+{
+	const int  *pids = &data->waiter_pids[blocked->first_waiter];
+	int		   *instance_of = palloc(sizeof(int) * MaxBackends);
+	int			n = blocked->num_locks;
+
+	memset(look, 0, sizeof(Look));
+	look->instances = &data->locks[blocked->first_lock];
+	look->ninstances = n;
+	look->processes = palloc(sizeof(LrIndex) * n);
+	look->leaders = palloc(sizeof(LrIndex) * n);
+	look->places = palloc(sizeof(int) * n);
+	look->queue = palloc(sizeof(int) * (blocked->num_waiters + 1));
+
+	for (LrIndex i = 0; i < MaxBackends; i++)
+		instance_of[i] = -1;
+	for (int i = 0; i < n; i++)
+	{
+		look->processes[i] = process_of_pid(search, look->instances[i].pid);
+		look->leaders[i] = process_of_pid(search, look->instances[i].leaderPid);
+		look->places[i] = -1;
+		if (look->processes[i] != LR_NONE)
+			instance_of[look->processes[i]] = i;
+	}
+	for (int place = 0; place < blocked->num_waiters; place++)
+	{
+		LrIndex		process = process_of_pid(search, pids[place]);
+		int			i = process == LR_NONE ? -1 : instance_of[process];
+
+		look->queue[place] = i;
+		if (i >= 0)
+			look->places[i] = place;
+	}
+	pfree(instance_of);
+}
+
+static void
+end_look(Look *look)
+{
+	pfree(look->processes);
+	pfree(look->leaders);
+	pfree(look->places);
+	pfree(look->queue);
+}
+
+/*
+ * tell_blockers --- report what blocks the waiter at this place of the queue
+ *
+ * This is called for one place after the other, towards the head.  So a waiter for a
+ * mode that was gone through before is blocked by the same processes, or fewer of them.
+ * It is also blocked by members of the lock group for which that was done: hence a
+ * second pass, for another group.
+ */
+static void
+tell_blockers(Search *search, Look *look, int self, int place)
+{
+	LOCKMODE	mode = look->instances[self].waitLockMode;
+	LrIndex		leader = look->leaders[self];
+
+	search->covered[look->processes[self]] = true;
+	if (look->npasses[mode] == PASSES_MAX ||
+		(look->npasses[mode] == 1 && look->passed[mode] == leader))
+		return;
+	if (look->npasses[mode]++ == 0)
+		look->passed[mode] = leader;
+
+	for (int i = 0; i < look->ninstances; i++)
+		if (look->leaders[i] != LR_NONE &&
+			instance_blocks(&look->instances[self], &look->instances[i],
+							look->places[i] >= 0 && look->places[i] < place))
+			deadlock_found_edge(search, leader, look->leaders[i]);
+}
+
+/*
+ * follow_queue --- report the edges of the process, and of those ahead of it that are
+ * reached
+ */
+static void
+follow_queue(Search *search, const BlockedProcsData *data,
+			 const BlockedProcData *blocked)
+{
+	int			self = waiting_instance(blocked, &data->locks[blocked->first_lock]);
+	Look		look;
+
+	if (self < 0)
+		return;
+	begin_look(search, data, blocked, &look);
+	if (look.processes[self] != LR_NONE && look.leaders[self] != LR_NONE)
+	{
+		tell_blockers(search, &look, self, blocked->num_waiters);
+		for (int place = blocked->num_waiters - 1; place >= 0; place--)
+		{
+			int			i = look.queue[place];
+
+			if (i >= 0 && look.instances[i].waitLockMode != NoLock &&
+				look.leaders[i] != LR_NONE &&
+				deadlock_is_reached(search, look.leaders[i]))
+				tell_blockers(search, &look, i, place);
+		}
+	}
+	search->memory = Max(search->memory,
+						 MemoryContextMemAllocated(CurrentMemoryContext, true));
+	end_look(&look);
+}
+
+/*
+ * lock_waits_follow --- report edges until all processes are reached that keep this one
+ * from the lock that it waits for
+ *
+ * Then do the same for the processes that have been reached so and wait for the same lock
+ * ahead of it.  A process and its parallel workers can wait for several locks.
+ */
+static void
+lock_waits_follow(Search *search, LrIndex process)
+{
+	BlockedProcsData *data;
+
+	if (!has_news(search, process))
+		return;
+	if (search->slots == NULL)
+		map_pids(search);
+	search->looks++;
+	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);
+	for (int i = 0; i < data->nprocs; i++)
+		follow_queue(search, data, &data->procs[i]);
+	free_data(data);
+}
+
+/* ---- one edge ---- */
+
+static bool
+is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
+{
+	const int  *pids = &data->waiter_pids[blocked->first_waiter];
+
+	for (int i = 0; i < blocked->num_waiters; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
+/*
+ * is_blocked_by --- does that process keep this one from the lock?
+ *
+ * *wait says from which.
+ */
+static bool
+is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
+			  int blocker_pid, LockWait *wait)
+{
+	const LockInstanceData *instances = &data->locks[blocked->first_lock];
+	int			self = waiting_instance(blocked, instances);
+	PGPROC	   *sleeper;
+
+	if (self < 0)
+		return false;
+	for (int i = 0; i < blocked->num_locks; i++)
+	{
+		if (instances[i].leaderPid != blocker_pid ||
+			!instance_blocks(&instances[self], &instances[i],
+							 is_ahead(data, blocked, instances[i].pid)))
+			continue;
+		sleeper = BackendPidGetProc(blocked->pid);
+		if (sleeper == NULL)
+			return false;
+		wait->pid = blocked->pid;
+		wait->blocker_pid = blocker_pid;
+		wait->tag = instances[self].locktag;
+		wait->mode = instances[self].waitLockMode;
+		wait->since = pg_atomic_read_u64(&sleeper->waitStart);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * lock_wait_between --- does the blocker keep the waiter from a lock?  *wait says from which.
+ */
+static bool
+lock_wait_between(LrIndex waiter, LrIndex blocker, LockWait *wait)
+{
+	int			blocker_pid = GetPGProcByNumber(blocker)->pid;
+	BlockedProcsData *data =
+		GetBlockerStatusData(GetPGProcByNumber(waiter)->pid);
+	bool		found = false;
+
+	for (int i = 0; !found && blocker_pid != 0 && i < data->nprocs; i++)
+		found = is_blocked_by(data, &data->procs[i], blocker_pid, wait);
+	free_data(data);
+	return found;
+}
+
+/* ----------
+ * The search
+ * ----------
+ */
 
 /*
  * deadlock_read_holders --- read the holders of the key that the process waits for
@@ -180,7 +588,7 @@ deadlock_follow(Search *search, int nfollowed)
 	for (int i = nfollowed; i < search->nreached; i++)
 	{
 		deadlock_follow_key(search, search->reached[i]);
-		lock_waits_follow(search->locks, search->reached[i]);
+		lock_waits_follow(search, search->reached[i]);
 	}
 }
 
@@ -219,8 +627,7 @@ deadlock_search(Search *search, bool for_all)
 	search->from = palloc(sizeof(LrIndex) * MaxBackends);
 	for (LrIndex i = 0; i < MaxBackends; i++)
 		search->from[i] = LR_NONE;
-	search->locks = lock_waits_create(deadlock_found_edge, deadlock_is_reached,
-									  search);
+	search->covered = palloc0(sizeof(bool) * MaxBackends);
 
 	search->reached[search->nreached++] = LrMyProcNumber;
 	deadlock_follow(search, 0);
@@ -229,8 +636,8 @@ deadlock_search(Search *search, bool for_all)
 		deadlock_follow_others(search);
 	ereport(DEBUG1,
 			(errmsg_internal("searched for a deadlock: %d processes, %d looks into the lock manager, %zu bytes, %d suspects",
-							 search->nreached, lock_waits_looks(search->locks),
-							 lock_waits_memory(search->locks), search->nsuspects)));
+							 search->nreached, search->looks, search->memory,
+							 search->nsuspects)));
 	return in_cycle;
 }
 
@@ -367,24 +774,23 @@ deadlock_claim(const List *cycle)
 }
 
 /*
- * If the cycle was found by the search and by both passes, and claimed, we have to
- * break it.
+ * deadlock_find --- the cycle that this session has to break, or NIL
+ *
+ * It was found by the search and by both passes, and claimed.  "for_all": also suspect
+ * other sessions that wait for the key.
  */
-Deadlock *
+static List *
 deadlock_find(bool for_all)
 {
 	Search		search;
-	Deadlock   *deadlock;
 	List	   *cycle;
 
 	if (!deadlock_search(&search, for_all))
-		return NULL;
+		return NIL;
 	cycle = deadlock_first_pass(&search);
 	if (cycle == NIL || !deadlock_second_pass(cycle) || !deadlock_claim(cycle))
-		return NULL;
-	deadlock = palloc(sizeof(Deadlock));
-	deadlock->edges = cycle;
-	return deadlock;
+		return NIL;
+	return cycle;
 }
 
 /* ----------
@@ -437,8 +843,8 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 }
 
 /* The server log has all names, and the queries. */
-void
-deadlock_report(const Deadlock *deadlock)
+static void
+deadlock_report(const List *cycle)
 {
 	StringInfoData client;
 	StringInfoData log;
@@ -446,12 +852,12 @@ deadlock_report(const Deadlock *deadlock)
 
 	initStringInfo(&client);
 	initStringInfo(&log);
-	foreach(lc, deadlock->edges)
+	foreach(lc, cycle)
 	{
 		deadlock_describe_edge(&client, lfirst(lc), false);
 		deadlock_describe_edge(&log, lfirst(lc), true);
 	}
-	foreach(lc, deadlock->edges)
+	foreach(lc, cycle)
 	{
 		int			pid = ((const Edge *) lfirst(lc))->pid;
 
@@ -468,4 +874,196 @@ deadlock_report(const Deadlock *deadlock)
 			 errdetail_internal("%s", client.data),
 			 errdetail_log("%s", log.data),
 			 errhint("See server log for query details.")));
+}
+
+/* ----------
+ * The long wait; a session has one at a time
+ * ----------
+ */
+
+static int64 since;
+static int64 look_at = LR_NEVER;
+static bool looked;
+
+void
+long_wait_reset(void)
+{
+	look_at = LR_NEVER;
+	looked = false;
+}
+
+void
+long_wait_begin(void)
+{
+	since = lr_now();
+	look_at = since + DeadlockTimeout * LR_US_PER_MS;
+}
+
+int64
+long_wait_look_at(void)
+{
+	return look_at;
+}
+
+/* ----------
+ * log_lock_waits
+ * ----------
+ */
+
+static void
+long_wait_elapsed(long *ms, int *us)
+{
+	int64		elapsed = lr_now() - since;
+
+	*ms = (long) (elapsed / LR_US_PER_MS);
+	*us = (int) (elapsed % LR_US_PER_MS);
+}
+
+/*
+ * long_wait_pids --- format a list of process ids
+ */
+static char *
+long_wait_pids(const int *pids, int n)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < n; i++)
+		appendStringInfo(&list, i == 0 ? "%d" : ", %d", pids[i]);
+	return list.data;
+}
+
+/*
+ * long_wait_detail --- DETAIL with the holders of the lock, as far as this server knows
+ */
+static int
+long_wait_detail(const int *holder_pids, int nholders, const char *owner,
+				 const char *queue)
+{
+	if (nholders > 0)
+		return errdetail_log_plural("Process holding the lock: %s. Wait queue: %s.",
+									"Processes holding the lock: %s. Wait queue: %s.",
+									nholders, long_wait_pids(holder_pids, nholders),
+									queue);
+	if (owner[0] != '\0')
+		return errdetail_log("No process of this server is holding the lock. Owner elsewhere: %s. Wait queue: %s.",
+							 lr_owner_to_show(owner), queue);
+	return errdetail_log("No process of this server is holding the lock. Wait queue: %s.",
+						 queue);
+}
+
+/*
+ * long_wait_log --- log that we are still waiting, as PostgreSQL does for its own locks
+ */
+static void
+long_wait_log(const LrName *name)
+{
+	int		   *pids = palloc(sizeof(int) * MaxBackends);
+	int		   *holder_pids = palloc(sizeof(int) * MaxBackends);
+	char	   *shown = lr_name_to_show(name->data, name->len);
+	WaitBlocker blocker;
+	int			npids;
+	int			nholders;
+	long		ms;
+	int			us;
+
+	/* The lock has just become ours. */
+	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders) ||
+		!lt_find_blocker(LrMyProcNumber, &blocker))
+		return;
+
+	long_wait_elapsed(&ms, &us);
+	ereport(LOG,
+			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, shown, ms, us),
+			 long_wait_detail(holder_pids, nholders, blocker.owner,
+							  long_wait_pids(pids, npids))));
+}
+
+/*
+ * long_wait_log_deadlock --- log a deadlock, as the error may be caught by its caller
+ */
+static void
+long_wait_log_deadlock(const LrName *name)
+{
+	long		ms;
+	int			us;
+
+	long_wait_elapsed(&ms, &us);
+	ereport(LOG,
+			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+}
+
+/*
+ * long_wait_acquired --- see session_int.h
+ *
+ * A pending cancel has to wait: the session holds the lock by now, and only the caller can
+ * release it.
+ */
+void
+long_wait_acquired(const LrName *name)
+{
+	long		ms;
+	int			us;
+
+	if (!looked || !log_lock_waits)
+		return;
+	long_wait_elapsed(&ms, &us);
+	HOLD_CANCEL_INTERRUPTS();
+	ereport(LOG,
+			(errmsg("process %d acquired Redis lock \"%s\" after %ld.%03d ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+	RESUME_CANCEL_INTERRUPTS();
+}
+
+/* ----------
+ * The look
+ * ----------
+ */
+
+/*
+ * long_wait_look_now --- search for a deadlock, and log the wait
+ */
+static void
+long_wait_look_now(const LrName *name, bool search, bool for_all)
+{
+	const List *cycle = search ? deadlock_find(for_all) : NIL;
+
+	if (cycle != NIL)
+	{
+		if (log_lock_waits)
+			long_wait_log_deadlock(name);
+		deadlock_report(cycle);
+	}
+	if (log_lock_waits && !looked)
+		long_wait_log(name);
+}
+
+/* A session looks before its own time if the search of another one has reached it. */
+void
+long_wait_look(const LrName *name)
+{
+	int64		interval = DeadlockTimeout * LR_US_PER_MS;
+	MemoryContext scratch;
+	MemoryContext old;
+	bool		for_all;
+	bool		suspected;
+
+	if (lr_now() < look_at && !(looked && lt_is_suspected()))
+		return;
+	for_all = lt_begin_search(interval, &look_at);
+	suspected = lt_take_suspicion();
+
+	/*
+	 * A wait may last for days, so use a context of our own; an error leaves it to the
+	 * caller's.
+	 */
+	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
+									ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(scratch);
+	long_wait_look_now(name, for_all || suspected, for_all);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(scratch);
+	looked = true;
 }

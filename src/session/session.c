@@ -19,7 +19,6 @@
 
 #include "access/parallel.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "utils/timestamp.h"
 
 #include "locktable/losses.h"
@@ -38,21 +37,7 @@
 
 static bool entered = false;
 
-/*
- * session_at_exit --- on_shmem_exit callback: release everything
- *
- * It runs after the transaction has been aborted, while shared memory still exists.
- */
-static void
-session_at_exit(int code, Datum arg)
-{
-	ReleaseTally tally;
-
-	xact_clean_up();
-	release_everything(&tally);
-	ask_close();
-	lt_session_leave();
-}
+pg_on_exit_callback session_at_exit = NULL;
 
 void
 session_enter(void)
@@ -334,26 +319,6 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;
-	return true;
-}
-
-/*
- * untold_begin() comes first, since long_wait_acquired() writes to the log, and
- * interrupts are processed after that.
- */
-bool
-session_take(const LrName *name, const AcquireRequest *request, Untold *untold)
-{
-	LrIndex		hold;
-
-	session_enter();
-	if (held_count() > 0)
-		session_require_beside(name, request->terms.kind);
-	request_require_store(request->terms.kind, current_store());
-	if (!wait_for_lock(name, request, &hold))
-		return false;
-	untold_begin(untold, 0);
-	long_wait_acquired(name);
 	return true;
 }
 

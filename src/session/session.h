@@ -15,6 +15,8 @@
 
 #include "lockredis.h"
 
+#include "storage/ipc.h"
+
 #include "kinds/kind.h"
 #include "locktable/hold.h"
 #include "locktable/locktable.h"
@@ -23,7 +25,7 @@
 #include "store/store.h"
 
 /* ----------
- * request.c: How a lock is asked for.
+ * ask.c: How a lock is asked for.
  * ----------
  */
 
@@ -66,6 +68,12 @@ extern bool request_is_met_by(const AcquireRequest *request, const HoldView *vie
 
 /* The time to live (ms) that a request on these terms asks for. */
 extern int64 request_ttl_ms(const LockTerms *terms);
+
+/*
+ * Arm the timeout that closes an idle connection, if there is one.  To be called after
+ * each batch, and after an error, which has disabled all timeouts.
+ */
+extern void idle_mind(void);
 
 /* ----------
  * held.c: The index of the holds of this backend.
@@ -187,46 +195,6 @@ extern void held_note_lease(const HeldEntry *entry);
 extern int	held_nverified;
 
 /* ----------
- * untold.c: Locks and permits that belong to no session, until the statement that took
- * them has returned them.
- * ----------
- */
-
-typedef struct Untold Untold;
-
-/*
- * Make a record of what is about to be taken.  To be called before the store is asked;
- * may raise.  Returns NULL outside of any statement, when nobody would notice its end.
- */
-extern Untold *untold_make(const LrName *name, const LockTerms *terms);
-
-/*
- * It was taken, with that owner number if the store knows it by that, otherwise 0.
- * From now on it is released if the statement fails.
- */
-extern void untold_begin(Untold *u, uint64 owner);
-
-/* The same for permits whose number was not known before. */
-extern void untold_begin_some(Untold *u, int64 amount);
-
-/*
- * To be called at the end of a transaction, and when a subtransaction aborts.  Never
- * raise.
- */
-extern void untold_transaction_ends(bool commit);
-extern void untold_subtransaction_aborts(void);
-extern bool untold_is_empty(void);
-
-/*
- * The lock or permit with this id was released before the statement ended.  The id is
- * as long as ids of its kind are.
- */
-extern void untold_forget(const LrName *name, KindId kind, const uint8 *id);
-
-/* That many permits were released to the semaphore before the statement ended. */
-extern void untold_forget_some(const char *name, int len, KindId kind, int64 amount);
-
-/* ----------
  * track.c: What a transaction remembers by subtransaction.
  * ----------
  */
@@ -319,6 +287,21 @@ extern void track_commit_sub(SubTransactionId subid, SubTransactionId parent);
 /* Forget its losses.  Its entries are removed later, by track_cut_aborted(). */
 extern void track_abort_sub(SubTransactionId subid);
 
+/* ---- warnings, each once per transaction ---- */
+
+extern void track_warn_snapshot(LockScope scope);
+extern void track_warn_early_unlock(void);
+extern void track_forget_warnings(void);
+
+/*
+ * DO and CALL begin and end: they keep a transaction open without a transaction block.
+ */
+extern void track_enter_procedural(void);
+extern void track_leave_procedural(void);
+
+/* Is exactly one DO or CALL running, not nested in another? */
+extern bool track_in_outermost_procedural(void);
+
 /* ----------
  * transaction.c: Locks that follow the transaction, and the guard of its commit.
  * ----------
@@ -333,49 +316,13 @@ extern void xact_register_callbacks(void);
  */
 extern void xact_before_commit_prepared(void);
 
-/* Clean up everything that an error has left unfinished.  Never raises. */
-extern void xact_clean_up(void);
-
-/* Warnings, each of them once per transaction. */
-extern void xact_warn_snapshot(LockScope scope);
-extern void xact_warn_early_unlock(void);
-
-/*
- * DO and CALL begin and end: they keep a transaction open without a transaction block.
- */
-extern void xact_enter_procedural(void);
-extern void xact_leave_procedural(void);
-
-/* Is exactly one DO or CALL running, not nested in another? */
-extern bool xact_in_outermost_procedural(void);
-
 /*
  * The command of the job runner has failed: release its hold at the end of the abort.
  */
 extern void xact_release_job_at_abort(const LrName *name, KindId kind);
 
 /* ----------
- * idle.c: Close idle connections of this backend.
- * ----------
- */
-
-/*
- * Watch the connection of this handle.  To be called before the first request; may
- * raise.
- */
-extern void idle_open(const StoreRoutine *store, StoreHandle *handle);
-
-/*
- * Arm the timeout, if there is a connection.  To be called after each batch, and after
- * an error, which has disabled all timeouts.
- */
-extern void idle_mind(void);
-
-/* Keep the connection while a lock call runs ("keep"), or no longer. */
-extern void idle_keep(bool keep);
-
-/* ----------
- * token.c: Token locks, which belong to whoever knows the token.
+ * unowned.c: Token locks, which belong to whoever knows the token.
  * ----------
  */
 
@@ -416,14 +363,11 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 						 HeldEntry **got);
 
 /*
- * Acquire a lock of an ownerless kind, which no session holds.  False: busy.  "untold",
- * if not NULL, is begun (untold_begin) when the lock is acquired.
+ * Set up what a backend needs before its first request; may raise.  At the end of the
+ * session, session_at_exit is called.
  */
-extern bool session_take(const LrName *name, const AcquireRequest *request,
-						 Untold *untold);
-
-/* Set up what a backend needs before its first request.  May raise. */
 extern void session_enter(void);
+extern pg_on_exit_callback session_at_exit;
 
 /* DISCARD ALL: release all locks.  A cancel does not stop it, and it never raises. */
 extern void session_discard(void);
@@ -500,7 +444,7 @@ extern bool session_multi_lock(const LrName *const *names, int n,
 							   const AcquireRequest *request);
 
 /* ----------
- * permits.c: The numbers of semaphores and latches, and permits that belong to no
+ * unowned.c: The numbers of semaphores and latches, and permits that belong to no
  * session.
  * ----------
  */
@@ -532,41 +476,23 @@ extern bool session_release_id(const LrName *name, KindId kind, const uint8 *id)
 extern bool session_extend_id(const LrName *name, KindId kind, const uint8 *id,
 							  int64 lease_ms);
 
-/* ----------
- * counts.c: Changes of the numbers of semaphores and latches: permits that are
- * released, and latches that are counted down.
- * ----------
+/*
+ * Take all free permits of a semaphore.  They are released if the statement fails.
  */
+extern int64 session_drain(const LrName *name, KindId kind);
 
 /*
- * Have the store count now.  To be called after session_enter().  False, after a
+ * Permits are released, or a latch is counted down.  Have the store count now.  To be called after session_enter().  False, after a
  * WARNING: the store has not answered, and will count it once.  *left: the number that
  * is left.
  */
 extern bool counts_now(const LrName *name, KindId kind, int64 amount, int64 *left);
-
-/* The store has changed the number: wake waiting sessions, if the store does not. */
-extern void counts_tell(const StoreOp *op);
 
 /*
  * Have the store count when this transaction has committed, unless the present
  * subtransaction aborts.
  */
 extern void counts_at_commit(const LrName *name, KindId kind, int64 amount);
-
-/* Does this transaction have anything to be counted at its commit? */
-extern bool counts_pending(void);
-
-/*
- * For the end of a transaction or an aborted subtransaction.  Never raise, allocate or
- * use a latch.
- */
-extern void counts_undo(const Track *t);
-extern void counts_add(const Track *t);
-extern void counts_run_at_end(void);
-
-/* Leave the request under way, after an error or before the session ends. */
-extern void counts_abandon(void);
 
 /* ----------
  * condition.c: Wait for, and notify, the conditions of locks that this backend holds.

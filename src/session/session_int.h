@@ -4,9 +4,6 @@
 
 #include "lockredis.h"
 
-#include "datatype/timestamp.h"
-#include "storage/lock.h"
-
 #include "locktable/hold.h"
 #include "names.h"
 #include "session/session.h"
@@ -116,52 +113,40 @@ extern void release_everything(ReleaseTally *tally);
 extern void release_clean_up(void);
 
 /* ----------
- * at_once.c: Several locks by one request, all of them or none.
+ * What multi.c and condition.c clean up after an error, or at the end of the session.
+ * They do nothing if there is nothing, and never raise.
  * ----------
  */
 
-typedef enum AtOnceResult
-{
-	AT_ONCE_HAD,
-	AT_ONCE_BUSY,				/* one of them is held or awaited */
-	AT_ONCE_NOT					/* all or some failed for another reason: ask one by one */
-} AtOnceResult;
-
-/*
- * Acquire locks that this session does not hold, of a kind that excludes itself,
- * without waiting for any holder.  The caller has reserved room and rows for all of
- * them, and the names stay valid until this returns.  With AT_ONCE_NOT, or when this
- * raises, some of the locks may have been acquired: those are in the index (held.c).
- */
-extern AtOnceResult at_once_take(const LrName *const *names, int n,
-								 const AcquireRequest *request);
-
-/*
- * Clean up a request that was interrupted by an error or by the end of the session.
- * Never raises.
- */
 extern void at_once_abandon(void);
+extern void monitor_abandon(void);
 
 /* ----------
- * monitor.c: Release a lock, wait for its condition, acquire the lock again.
+ * unowned.c: What belongs to no session.
  * ----------
  */
 
 /*
- * Wait for the condition with that id, of a lock that this session holds at session
- * level only (*view).  True: notified, or the store cannot tell; false: the time
- * (wait_us, or WAIT_FOREVER) was over first.  The session holds the lock again then,
- * with another hold.  Raises for everything else, and then the session has lost the
- * lock.
+ * To be called at the end of a transaction, and when a subtransaction aborts: if the
+ * statement has failed, what it took is released.  Never raise.
  */
-extern bool monitor_wait(const LrName *name, const HeldEntry *entry,
-						 const HoldView *view, const uint8 *id, int64 wait_us);
+extern void untold_transaction_ends(bool commit);
+extern void untold_subtransaction_aborts(void);
+extern bool untold_is_empty(void);
+
+/* Does this transaction have anything to be counted at its commit? */
+extern bool counts_pending(void);
 
 /*
- * Clean up a wait that was left by an error or by the end of the session.  Does nothing if
- * there is none.  Never raises.
+ * For the end of a transaction or an aborted subtransaction.  Never raise, allocate or
+ * use a latch.
  */
-extern void monitor_abandon(void);
+extern void counts_undo(const Track *t);
+extern void counts_add(const Track *t);
+extern void counts_run_at_end(void);
+
+/* Leave the request under way, after an error or before the session ends. */
+extern void counts_abandon(void);
 
 /* ----------
  * guard.c: Do the locks of the session allow the transaction to commit?
@@ -178,7 +163,7 @@ extern void guard_refuse_unlocked_loss(void);
 extern void guard_check_holds(bool has_xid);
 
 /* ----------
- * long_wait.c: What happens when a wait for a key lasts longer than deadlock_timeout.
+ * deadlock.c: What happens when a wait for a key lasts longer than deadlock_timeout.
  * ----------
  */
 
@@ -198,67 +183,12 @@ extern void long_wait_look(const LrName *name);
 extern void long_wait_acquired(const LrName *name);
 
 /* ----------
- * deadlock.c: Sessions of this server that wait for each other in a circle.
- * ----------
- */
-
-typedef struct Deadlock Deadlock;
-
-/*
- * Is this session, which waits for a key, in a cycle, and does it have to break it?
- * NULL if not.  "for_all": also suspect other sessions that wait for the key.
- * Allocates in the current memory context.
- */
-extern Deadlock *deadlock_find(bool for_all);
-
-/* Raises 40P01. */
-extern void deadlock_report(const Deadlock *deadlock);
-
-/* ----------
- * lock_waits.c: Which processes wait for which others in PostgreSQL's lock manager.
- * ----------
- */
-
-/* State of one search, in the current memory context. */
-typedef struct LockWaits LockWaits;
-
-/* Called for each edge.  Parallel workers are reported as their leader. */
-typedef void (*LockEdgeFound) (void *arg, LrIndex waiter, LrIndex blocker);
-
-/* Has the search reached this process already? */
-typedef bool (*LockIsReached) (void *arg, LrIndex process);
-
-extern LockWaits *lock_waits_create(LockEdgeFound found,
-									LockIsReached is_reached, void *arg);
-
-/*
- * Report edges until all processes are reached that keep this one from the lock which
- * it waits for.  Then do the same for the processes that have been reached so and wait
- * for the same lock ahead of it.
- */
-extern void lock_waits_follow(LockWaits *waits, LrIndex process);
-
-/* The cost of a search. */
-extern int	lock_waits_looks(const LockWaits *waits);
-extern Size lock_waits_memory(const LockWaits *waits);
-
-/* One edge. */
-typedef struct LockWait
-{
-	int			pid;			/* the process that sleeps: the waiter or its worker */
-	int			blocker_pid;
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-	TimestampTz since;
-} LockWait;
-
-/* Does "blocker" keep "waiter" from a lock?  *wait says from which. */
-extern bool lock_wait_between(LrIndex waiter, LrIndex blocker, LockWait *wait);
-
-/* ----------
  * ask.c: Requests of this backend to the stores.
  * ----------
  */
+
+/* Keep an idle connection while a lock call runs ("keep"), or no longer. */
+extern void idle_keep(bool keep);
 
 /* Make handles for the stores of this server's mode, without connecting.  May raise. */
 extern void ask_open(void);

@@ -43,6 +43,10 @@ typedef struct UnlockedLoss
 
 static UnlockedLoss unlocked_loss;
 
+static bool warned_snapshot = false;
+static bool warned_unlock = false;
+static int	procedural_depth = 0;
+
 /* ----------
  * The stack
  * ----------
@@ -387,4 +391,67 @@ track_abort_sub(SubTransactionId subid)
 {
 	if (unlocked_loss.taken_in == subid)
 		unlocked_loss.active = false;
+}
+
+/* ----------
+ * Warnings, each once per transaction
+ * ----------
+ */
+
+void
+track_enter_procedural(void)
+{
+	procedural_depth++;
+}
+
+void
+track_leave_procedural(void)
+{
+	if (procedural_depth > 0)
+		procedural_depth--;
+}
+
+bool
+track_in_outermost_procedural(void)
+{
+	return procedural_depth == 1;
+}
+
+/*
+ * track_warn_snapshot --- warn that the transaction's snapshot is older than the lock
+ *
+ * The lock does not protect what is read from such a snapshot.
+ */
+void
+track_warn_snapshot(LockScope scope)
+{
+	if (warned_snapshot || !IsolationUsesXactSnapshot())
+		return;
+	if (scope == SCOPE_SESSION && !IsTransactionBlock() && procedural_depth == 0)
+		return;
+	warned_snapshot = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("a Redis lock taken in a transaction of this isolation level does not protect what the transaction reads"),
+			 errdetail("Its snapshot is older than the lock."),
+			 errhint("Take a session-level lock before BEGIN, or use READ COMMITTED.")));
+}
+
+void
+track_warn_early_unlock(void)
+{
+	if (warned_unlock || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return;
+	warned_unlock = true;
+	ereport(WARNING,
+			(errcode(ERRCODE_WARNING),
+			 errmsg("a Redis lock is given back before the changes of the transaction are visible"),
+			 errhint("Unlock after COMMIT, or use redis_xact_lock.")));
+}
+
+void
+track_forget_warnings(void)
+{
+	warned_snapshot = false;
+	warned_unlock = false;
 }

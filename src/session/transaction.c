@@ -25,28 +25,24 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
-#include "storage/ipc.h"
 #include "utils/resowner.h"
 
 #include "locktable/wait.h"
 #include "session/session.h"
 #include "session/session_int.h"
 
-static bool warned_snapshot = false;
-static bool warned_unlock = false;
 static bool committing = false;
-static int	procedural_depth = 0;
 
 /* How many jobs have failed whose holds the abort has to give back. */
 static int	nfailed_jobs = 0;
 
 /*
- * xact_clean_up --- see session.h
+ * xact_clean_up --- clean up everything that an error has left unfinished; never raises
  *
  * Errors other than interrupts have been cleaned up by the code that raised them.  An
  * interrupt may have left anything behind, and FATAL does not even pass PG_CATCH.
  */
-void
+static void
 xact_clean_up(void)
 {
 	at_once_abandon();
@@ -217,8 +213,7 @@ static void
 xact_forget(void)
 {
 	track_forget_unlocked_losses();
-	warned_snapshot = false;
-	warned_unlock = false;
+	track_forget_warnings();
 	if (committing)
 		lt_end_commit();
 	committing = false;
@@ -380,68 +375,29 @@ xact_callback(XactEvent event, void *arg)
 	}
 }
 
+/*
+ * xact_end_session --- on_shmem_exit callback: release everything
+ *
+ * It runs after the transaction has been aborted, while shared memory still exists.
+ */
+static void
+xact_end_session(int code, Datum arg)
+{
+	ReleaseTally tally;
+
+	xact_clean_up();
+	release_everything(&tally);
+	ask_close();
+	lt_session_leave();
+}
+
 void
 xact_register_callbacks(void)
 {
+	session_at_exit = xact_end_session;
 	RegisterXactCallback(xact_callback, NULL);
 	RegisterSubXactCallback(xact_sub_callback, NULL);
 	RegisterResourceReleaseCallback(xact_release_callback, NULL);
-}
-
-/* ----------
- * What else a transaction remembers
- * ----------
- */
-
-void
-xact_enter_procedural(void)
-{
-	procedural_depth++;
-}
-
-void
-xact_leave_procedural(void)
-{
-	if (procedural_depth > 0)
-		procedural_depth--;
-}
-
-bool
-xact_in_outermost_procedural(void)
-{
-	return procedural_depth == 1;
-}
-
-/*
- * xact_warn_snapshot --- warn that the transaction's snapshot is older than the lock
- *
- * The lock does not protect what is read from such a snapshot.
- */
-void
-xact_warn_snapshot(LockScope scope)
-{
-	if (warned_snapshot || !IsolationUsesXactSnapshot())
-		return;
-	if (scope == SCOPE_SESSION && !IsTransactionBlock() && procedural_depth == 0)
-		return;
-	warned_snapshot = true;
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("a Redis lock taken in a transaction of this isolation level does not protect what the transaction reads"),
-			 errdetail("Its snapshot is older than the lock."),
-			 errhint("Take a session-level lock before BEGIN, or use READ COMMITTED.")));
-}
-
-void
-xact_warn_early_unlock(void)
-{
-	if (warned_unlock || !TransactionIdIsValid(GetTopTransactionIdIfAny()))
-		return;
-	warned_unlock = true;
-	ereport(WARNING,
-			(errcode(ERRCODE_WARNING),
-			 errmsg("a Redis lock is given back before the changes of the transaction are visible"),
-			 errhint("Unlock after COMMIT, or use redis_xact_lock.")));
 }
 
 void

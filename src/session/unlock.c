@@ -77,7 +77,7 @@ unlock_last(const LrName *name, HeldEntry *entry)
 		return false;
 	}
 	track_forget_taken(view.owner);
-	xact_warn_early_unlock();
+	track_warn_early_unlock();
 	if (tally.unanswered > 0)
 		ask_report_failure(WARNING, tally.failure);
 	return true;
@@ -418,7 +418,7 @@ unlock_report(const ReleaseTally *tally)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("%d Redis locks were lost", tally->gone)));
 	if (tally->released > 0)
-		xact_warn_early_unlock();
+		track_warn_early_unlock();
 	if (tally->unanswered > 0)
 		ask_report_failure(WARNING, tally->failure);
 }

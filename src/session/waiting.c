@@ -26,7 +26,6 @@
 #include "common/hashfn.h"
 #include "pgstat.h"
 #include "postmaster/interrupt.h"
-#include "storage/ipc.h"
 #include "storage/proc.h"
 
 #include "locktable/graph.h"

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * arguments.h
- *	  The arguments of SQL functions, and whether they may be called here.
+ *	  What the files of this folder share: the arguments of SQL functions, and whether
+ *	  they may be called here; what one file has for another.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,6 +20,11 @@
 
 #include "names.h"
 #include "session/session.h"
+
+/* ----------
+ * arguments.c: The arguments of SQL functions, and whether they may be called here.
+ * ----------
+ */
 
 /*
  * The first argument, a key.  Raises an error if it is invalid, or without the preload.
@@ -114,5 +120,31 @@ extern int32 int_result(int64 number);
 
 /* A result of type interval */
 extern Datum interval_from_us(int64 us);
+
+/* ----------
+ * replicated.c: Changes that logical replication applies to the tables of the extension.
+ * ----------
+ */
+
+/*
+ * Set while this server itself writes to the tables, whatever session_replication_role
+ * is.
+ */
+extern bool replicated_is_own;
+
+/* Is it our trigger function?  Its owner is whoever ran ALTER EXTENSION UPDATE. */
+extern bool replicated_is_trigger(Oid function);
+
+/* ----------
+ * fence.c: Locks with fencing tokens.
+ * ----------
+ */
+
+/*
+ * Take a lock with its token.  At transaction level, record the token in this
+ * transaction, in the table that is in the schema of the SQL function.  False: busy.
+ */
+extern bool fence_take(const LrName *name, AcquireRequest *request, Oid function,
+					   int64 *token);
 
 #endif							/* LR_ARGUMENTS_H */

@@ -71,7 +71,7 @@ job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *
 static void
 job_commit_call(void)
 {
-	if (xact_in_outermost_procedural())
+	if (track_in_outermost_procedural())
 		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 

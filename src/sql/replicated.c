@@ -36,7 +36,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "sql/fence.h"
+#include "sql/arguments.h"
 
 PG_FUNCTION_INFO_V1(lockredis_replicated);
 

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * verbs.c
- *	  The shapes of the SQL functions of verbs.h: arguments in, results out.
+ *	  The SQL functions of locks, permits, semaphores, latches and conditions.
+ *
+ * A shape is what several functions have in common: it reads the arguments, calls the
+ * session, and returns the result.  At the end is a row for each function.
  *
  * This file has no state and calls no store: session/ does the work.
  *
@@ -22,10 +25,9 @@
 #include "session/session.h"
 #include "settings.h"
 #include "sql/arguments.h"
-#include "sql/fence.h"
 #include "store/stores.h"
 
-/* The parameters of a shape.  A row of verbs.h sets only those that its shape uses. */
+/* The parameters of a shape.  The row of a function sets only those that its shape uses. */
 typedef struct Verb
 {
 	KindId		kind;			/* kind of lock */
@@ -55,14 +57,12 @@ taken_or_not(const Verb *verb, bool taken)
  * take --- (key [, wait], lease): a lock, or a permit
  */
 static Datum
-take(FunctionCallInfo fcinfo, const Verb *verb)
+take(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	AcquireRequest request;
 
-	arg_key(fcinfo, &name);
 	arg_take(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
-	return taken_or_not(verb, session_lock(&name, &request, NULL));
+	return taken_or_not(verb, session_lock(name, &request, NULL));
 }
 
 /*
@@ -83,15 +83,13 @@ take_keys(FunctionCallInfo fcinfo, const Verb *verb)
  * take_fenced --- (key [, wait], lease): a lock; returns its fencing token, or null
  */
 static Datum
-take_fenced(FunctionCallInfo fcinfo, const Verb *verb)
+take_fenced(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	AcquireRequest request;
 	int64		token;
 
-	arg_key(fcinfo, &name);
 	arg_take(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
-	if (!fence_take(&name, &request, fcinfo->flinfo->fn_oid, &token))
+	if (!fence_take(name, &request, fcinfo->flinfo->fn_oid, &token))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
 }
@@ -100,20 +98,18 @@ take_fenced(FunctionCallInfo fcinfo, const Verb *verb)
  * take_token --- (key [, wait], lease, token): a token lock; returns its token, or null
  */
 static Datum
-take_token(FunctionCallInfo fcinfo, const Verb *verb)
+take_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	int			lease_arg = verb->wait == WAITS ? 1 : 2;
-	LrName		name;
 	AcquireRequest request;
 	LockToken	token;
 	text	   *value;
 
-	arg_key(fcinfo, &name);
 	arg_require_lease(fcinfo, lease_arg);
 	arg_request(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
 	value = arg_new_token(fcinfo, lease_arg + 1, &token);
-	xact_warn_snapshot(SCOPE_SESSION);
-	if (!session_token_lock(&name, &request, &token))
+	track_warn_snapshot(SCOPE_SESSION);
+	if (!session_token_lock(name, &request, &token))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(value);
 }
@@ -123,13 +119,11 @@ take_token(FunctionCallInfo fcinfo, const Verb *verb)
  * null
  */
 static Datum
-take_id(FunctionCallInfo fcinfo, const Verb *verb)
+take_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	AcquireRequest request;
 	uint8		id[LR_SECRET_ID_LEN];
 
-	arg_key(fcinfo, &name);
 	arg_require_lease(fcinfo, verb->wait == WAITS ? 1 : 2);
 	arg_request(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
 
@@ -140,7 +134,7 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb)
 	request.terms.keep_until = lr_now() + request.terms.lease_ms * LR_US_PER_MS;
 	request.terms.guard = GUARD_OFF;
 	request.terms.on_lost = ON_LOST_MARK;
-	if (!session_acquire(&name, &request, id))
+	if (!session_acquire(name, &request, id))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(id_to_text(id));
 }
@@ -154,13 +148,11 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb)
  * release --- (key): release a session-level hold; false if there was none
  */
 static Datum
-release(FunctionCallInfo fcinfo, const Verb *verb)
+release(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 
-	arg_key(fcinfo, &name);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_unlock(&name, verb->kind));
+	PG_RETURN_BOOL(session_unlock(name, verb->kind));
 }
 
 /*
@@ -193,46 +185,40 @@ release_all(FunctionCallInfo fcinfo, const Verb *verb)
  * hold it
  */
 static Datum
-release_token(FunctionCallInfo fcinfo, const Verb *verb)
+release_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	LockToken	token;
 
-	arg_key(fcinfo, &name);
 	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_unlock(&name, &token));
+	PG_RETURN_BOOL(session_token_unlock(name, &token));
 }
 
 /*
  * release_id --- (key, id): release a permit; false if it has ended
  */
 static Datum
-release_id(FunctionCallInfo fcinfo, const Verb *verb)
+release_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	uint8		id[LR_SECRET_ID_LEN];
 
-	arg_key(fcinfo, &name);
 	arg_id(fcinfo, 1, id);
-	PG_RETURN_BOOL(session_release_id(&name, verb->kind, id));
+	PG_RETURN_BOOL(session_release_id(name, verb->kind, id));
 }
 
 /*
  * extend --- (key, lease [, kind]): set the lease of a hold; false if the hold was lost
  */
 static Datum
-extend(FunctionCallInfo fcinfo, const Verb *verb)
+extend(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	KindId		kind;
 	bool		renewed;
 	int64		lease_ms;
 
-	arg_key(fcinfo, &name);
 	lease_ms = arg_lease_ms(fcinfo, 1, &renewed);
-	kind = arg_kind(fcinfo, 2, &name);
+	kind = arg_kind(fcinfo, 2, name);
 	require_unrestricted();
-	PG_RETURN_BOOL(session_extend(&name, kind, lease_ms, renewed));
+	PG_RETURN_BOOL(session_extend(name, kind, lease_ms, renewed));
 }
 
 /*
@@ -240,32 +226,28 @@ extend(FunctionCallInfo fcinfo, const Verb *verb)
  * lock
  */
 static Datum
-extend_token(FunctionCallInfo fcinfo, const Verb *verb)
+extend_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	LockToken	token;
 	bool		renewed;
 
-	arg_key(fcinfo, &name);
 	arg_token(fcinfo, 1, &token);
 	arg_require_lease(fcinfo, 2);
-	PG_RETURN_BOOL(session_token_extend(&name, &token, arg_lease_ms(fcinfo, 2, &renewed)));
+	PG_RETURN_BOOL(session_token_extend(name, &token, arg_lease_ms(fcinfo, 2, &renewed)));
 }
 
 /*
  * extend_id --- (key, id, lease): likewise; false if the permit has ended
  */
 static Datum
-extend_id(FunctionCallInfo fcinfo, const Verb *verb)
+extend_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	uint8		id[LR_SECRET_ID_LEN];
 	bool		renewed;
 
-	arg_key(fcinfo, &name);
 	arg_id(fcinfo, 1, id);
 	arg_require_lease(fcinfo, 2);
-	PG_RETURN_BOOL(session_extend_id(&name, verb->kind, id,
+	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id,
 									 arg_lease_ms(fcinfo, 2, &renewed)));
 }
 
@@ -273,12 +255,10 @@ extend_id(FunctionCallInfo fcinfo, const Verb *verb)
  * force --- (key): release the lock, whoever holds it; false if nobody does
  */
 static Datum
-force(FunctionCallInfo fcinfo, const Verb *verb)
+force(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 
-	arg_key(fcinfo, &name);
-	PG_RETURN_BOOL(session_force(&name, verb->kind));
+	PG_RETURN_BOOL(session_force(name, verb->kind));
 }
 
 /* ----------
@@ -291,44 +271,40 @@ force(FunctionCallInfo fcinfo, const Verb *verb)
  * one
  */
 static Datum
-define(FunctionCallInfo fcinfo, const Verb *verb, int64 amount)
+define(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int64 amount)
 {
-	LrName		name;
 	StoreOp		op = {.kind = STORE_DEFINE,.change = verb->change,.amount = amount};
 
-	arg_key(fcinfo, &name);
 	if (PG_NARGS() > 2)
 		op.lease_ms = arg_ttl_ms(fcinfo, 2);
-	(void) session_number(&name, verb->kind, &op);
+	(void) session_number(name, verb->kind, &op);
 	if (verb->change != CHANGE_INIT)
 		PG_RETURN_VOID();
 	PG_RETURN_BOOL(op.changed);
 }
 
 static Datum
-define_permits(FunctionCallInfo fcinfo, const Verb *verb)
+define_permits(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return define(fcinfo, verb,
+	return define(fcinfo, verb, name,
 				  arg_permits(fcinfo, 1, verb->change == CHANGE_ADD ? PG_INT32_MIN : 0));
 }
 
 static Datum
-define_latch(FunctionCallInfo fcinfo, const Verb *verb)
+define_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return define(fcinfo, verb, arg_latch_count(fcinfo, 1));
+	return define(fcinfo, verb, name, arg_latch_count(fcinfo, 1));
 }
 
 /*
  * delete_latch --- (key): delete a latch; false if there is none
  */
 static Datum
-delete_latch(FunctionCallInfo fcinfo, const Verb *verb)
+delete_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_DELETE};
 
-	arg_key(fcinfo, &name);
-	(void) session_number(&name, verb->kind, &op);
+	(void) session_number(name, verb->kind, &op);
 	PG_RETURN_BOOL(op.changed);
 }
 
@@ -336,53 +312,40 @@ delete_latch(FunctionCallInfo fcinfo, const Verb *verb)
  * drain --- (key): take all free permits; returns how many
  */
 static Datum
-drain(FunctionCallInfo fcinfo, const Verb *verb)
+drain(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
-	LockTerms	terms = {.kind = verb->kind};
-	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_DRAIN};
-	Untold	   *u;
-	int32		permits;
 
-	arg_key(fcinfo, &name);
-	u = untold_make(&name, &terms);
-	(void) session_number(&name, verb->kind, &op);
-	permits = int_result(op.available);
-	if (permits > 0)
-		untold_begin_some(u, permits);
-	PG_RETURN_INT32(permits);
+	PG_RETURN_INT32(int_result(session_drain(name, verb->kind)));
 }
 
 /*
  * number_found --- (key): ask the store for the number; false if there is none
  */
 static bool
-number_found(FunctionCallInfo fcinfo, const Verb *verb, StoreOp *op)
+number_found(const Verb *verb, const LrName *name, StoreOp *op)
 {
-	LrName		name;
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_VALUE;
-	arg_key(fcinfo, &name);
-	return session_number(&name, verb->kind, op);
+	return session_number(name, verb->kind, op);
 }
 
 static Datum
-total(FunctionCallInfo fcinfo, const Verb *verb)
+total(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	if (!number_found(fcinfo, verb, &op))
+	if (!number_found(verb, name, &op))
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(int_result(op.total));
 }
 
 static Datum
-available(FunctionCallInfo fcinfo, const Verb *verb)
+available(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	if (!number_found(fcinfo, verb, &op))
+	if (!number_found(verb, name, &op))
 		PG_RETURN_NULL();
 	PG_RETURN_INT32(int_result(op.available));
 }
@@ -392,11 +355,11 @@ available(FunctionCallInfo fcinfo, const Verb *verb)
  * none
  */
 static Datum
-latch_count(FunctionCallInfo fcinfo, const Verb *verb)
+latch_count(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	(void) number_found(fcinfo, verb, &op);
+	(void) number_found(verb, name, &op);
 	PG_RETURN_INT64(op.available);
 }
 
@@ -405,43 +368,39 @@ latch_count(FunctionCallInfo fcinfo, const Verb *verb)
  * latch
  */
 static Datum
-wait_for_number(FunctionCallInfo fcinfo, const Verb *verb, int64 amount, int wait_arg)
+wait_for_number(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int64 amount, int wait_arg)
 {
-	LrName		name;
 	AcquireRequest request;
 
-	arg_key(fcinfo, &name);
 	arg_wait(fcinfo, verb->kind, verb->wait, wait_arg, &request);
 	request.terms.amount = amount;
-	return taken_or_not(verb, session_wait_for_number(&name, &request));
+	return taken_or_not(verb, session_wait_for_number(name, &request));
 }
 
 static Datum
-acquire_permits(FunctionCallInfo fcinfo, const Verb *verb)
+acquire_permits(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return wait_for_number(fcinfo, verb, arg_permits(fcinfo, 1, 1), 2);
+	return wait_for_number(fcinfo, verb, name, arg_permits(fcinfo, 1, 1), 2);
 }
 
 static Datum
-wait_for_latch(FunctionCallInfo fcinfo, const Verb *verb)
+wait_for_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return wait_for_number(fcinfo, verb, 1, 1);
+	return wait_for_number(fcinfo, verb, name, 1, 1);
 }
 
 /*
  * give_permits --- (key, how many): return permits at once
  */
 static Datum
-give_permits(FunctionCallInfo fcinfo, const Verb *verb)
+give_permits(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	int64		permits;
 	int64		free;
 
-	arg_key(fcinfo, &name);
 	permits = arg_permits(fcinfo, 1, 1);
 	session_enter();
-	(void) counts_now(&name, verb->kind, permits, &free);
+	(void) counts_now(name, verb->kind, permits, &free);
 	PG_RETURN_VOID();
 }
 
@@ -450,14 +409,12 @@ give_permits(FunctionCallInfo fcinfo, const Verb *verb)
  * answer
  */
 static Datum
-count_down(FunctionCallInfo fcinfo, const Verb *verb)
+count_down(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	int64		left;
 
-	arg_key(fcinfo, &name);
 	session_enter();
-	if (!counts_now(&name, verb->kind, 1, &left))
+	if (!counts_now(name, verb->kind, 1, &left))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(left);
 }
@@ -467,15 +424,13 @@ count_down(FunctionCallInfo fcinfo, const Verb *verb)
  * commits
  */
 static Datum
-count_at_commit(FunctionCallInfo fcinfo, const Verb *verb)
+count_at_commit(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	int64		amount;
 
-	arg_key(fcinfo, &name);
 	amount = PG_NARGS() > 1 ? arg_permits(fcinfo, 1, 1) : 1;
 	session_enter();
-	counts_at_commit(&name, verb->kind, amount);
+	counts_at_commit(name, verb->kind, amount);
 	PG_RETURN_VOID();
 }
 
@@ -488,17 +443,15 @@ count_at_commit(FunctionCallInfo fcinfo, const Verb *verb)
  * wait_for_condition --- (key, wait, condition): false if the time limit passed before
  */
 static Datum
-wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb)
+wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	uint8		id[STORE_ID_LEN];
 	int64		wait_us;
 
-	arg_key(fcinfo, &name);
 	wait_us = arg_wait_us(fcinfo, verb->wait, 1);
 	arg_condition(fcinfo, 2, id);
 	require_session_locks();
-	PG_RETURN_BOOL(session_condition_wait(&name, id, wait_us));
+	PG_RETURN_BOOL(session_condition_wait(name, id, wait_us));
 }
 
 /*
@@ -506,27 +459,25 @@ wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb)
  * many
  */
 static Datum
-notify(FunctionCallInfo fcinfo, int most)
+notify(FunctionCallInfo fcinfo, const LrName *name, int most)
 {
-	LrName		name;
 	uint8		id[STORE_ID_LEN];
 
-	arg_key(fcinfo, &name);
 	arg_condition(fcinfo, 1, id);
 	require_unrestricted();
-	PG_RETURN_INT64(session_condition_notify(&name, id, most));
+	PG_RETURN_INT64(session_condition_notify(name, id, most));
 }
 
 static Datum
-notify_one(FunctionCallInfo fcinfo, const Verb *verb)
+notify_one(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return notify(fcinfo, 1);
+	return notify(fcinfo, name, 1);
 }
 
 static Datum
-notify_all(FunctionCallInfo fcinfo, const Verb *verb)
+notify_all(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return notify(fcinfo, CONDITION_ALL);
+	return notify(fcinfo, name, CONDITION_ALL);
 }
 
 /* ----------
@@ -540,42 +491,38 @@ notify_all(FunctionCallInfo fcinfo, const Verb *verb)
  * Without a kind it looks at whichever kind the session holds.
  */
 static bool
-look_at_hold(FunctionCallInfo fcinfo, LrName *name, HoldView *view)
+look_at_hold(FunctionCallInfo fcinfo, const LrName *name, HoldView *view)
 {
-	arg_key(fcinfo, name);
 	return session_look(name, arg_kind(fcinfo, 1, name), view);
 }
 
 static Datum
-is_held(FunctionCallInfo fcinfo, const Verb *verb)
+is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	HoldView	view;
 
-	PG_RETURN_BOOL(look_at_hold(fcinfo, &name, &view) && view.state == HOLD_HELD);
+	PG_RETURN_BOOL(look_at_hold(fcinfo, name, &view) && view.state == HOLD_HELD);
 }
 
 static Datum
-hold_count(FunctionCallInfo fcinfo, const Verb *verb)
+hold_count(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, &name, &view) || view.state != HOLD_HELD)
+	if (!look_at_hold(fcinfo, name, &view) || view.state != HOLD_HELD)
 		PG_RETURN_INT32(0);
 	PG_RETURN_INT32(view.scope[SCOPE_SESSION].count + view.scope[SCOPE_XACT].count);
 }
 
 static Datum
-assert_held(FunctionCallInfo fcinfo, const Verb *verb)
+assert_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, &name, &view))
-		report_not_held(ERROR, &name);
+	if (!look_at_hold(fcinfo, name, &view))
+		report_not_held(ERROR, name);
 	if (view.state != HOLD_HELD)
-		session_refuse_lost(&name, &view);
+		session_refuse_lost(name, &view);
 	PG_RETURN_VOID();
 }
 
@@ -586,12 +533,11 @@ assert_held(FunctionCallInfo fcinfo, const Verb *verb)
  * that has ended, the session has none.
  */
 static Datum
-fence(FunctionCallInfo fcinfo, const Verb *verb)
+fence(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, &name, &view) || view.state != HOLD_HELD || view.fence == 0 ||
+	if (!look_at_hold(fcinfo, name, &view) || view.state != HOLD_HELD || view.fence == 0 ||
 		(view.scope[SCOPE_XACT].count == 0 && lr_has_fallback() &&
 		 lr_store_can(view.fence_store, STORE_SERVER_ONLY)))
 		PG_RETURN_NULL();
@@ -607,32 +553,30 @@ fence(FunctionCallInfo fcinfo, const Verb *verb)
  * inspect --- (key): ask the store for the holder; raises an error for other values
  */
 static void
-inspect(FunctionCallInfo fcinfo, const Verb *verb, StoreOp *op)
+inspect(const Verb *verb, const LrName *name, StoreOp *op)
 {
-	LrName		name;
 
-	arg_key(fcinfo, &name);
-	session_inspect(&name, verb->kind, op);
+	session_inspect(name, verb->kind, op);
 	if (op->value == STORE_VALUE_OTHER)
-		report_wrong_type(&name, op);
+		report_wrong_type(name, op);
 }
 
 static Datum
-is_locked(FunctionCallInfo fcinfo, const Verb *verb)
+is_locked(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	inspect(fcinfo, verb, &op);
+	inspect(verb, name, &op);
 	PG_RETURN_BOOL(op.value != STORE_VALUE_NONE && op.value != STORE_VALUE_NUMBER &&
 				   op.available <= 0);
 }
 
 static Datum
-lock_ttl(FunctionCallInfo fcinfo, const Verb *verb)
+lock_ttl(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	inspect(fcinfo, verb, &op);
+	inspect(verb, name, &op);
 	if (op.value == STORE_VALUE_NONE || op.ttl_ms == STORE_NO_TTL)
 		PG_RETURN_NULL();
 	PG_RETURN_DATUM(interval_from_us(op.ttl_ms * LR_US_PER_MS));
@@ -642,11 +586,11 @@ lock_ttl(FunctionCallInfo fcinfo, const Verb *verb)
  * lock_owner --- (key): the owner, as the store shows it; null if nobody holds the lock
  */
 static Datum
-lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
+lock_owner(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	StoreOp		op;
 
-	inspect(fcinfo, verb, &op);
+	inspect(verb, name, &op);
 	if (op.value == STORE_VALUE_NONE || op.value == STORE_VALUE_NUMBER)
 		PG_RETURN_NULL();
 
@@ -667,18 +611,21 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb)
  * token_is_held --- (key, token): does this token hold the lock?
  */
 static Datum
-token_is_held(FunctionCallInfo fcinfo, const Verb *verb)
+token_is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LrName		name;
 	LockToken	token;
 
-	arg_key(fcinfo, &name);
 	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_is_held(&name, &token));
+	PG_RETURN_BOOL(session_token_is_held(name, &token));
 }
 
 /* ----------
  * The functions
+ *
+ * Each has a row: its C symbol, its shape, and the parameters of the shape, which are the
+ * fields of Verb.  Most rows name a kind, many a level, and whether the function waits.
+ * So a new kind of lock is a few rows here.  The first argument of most is a key; that of
+ * VERB_OF_KEYS is an array of keys, or there is none.
  * ----------
  */
 
@@ -688,7 +635,119 @@ Datum \
 symbol(PG_FUNCTION_ARGS) \
 { \
 	static const Verb verb = {__VA_ARGS__}; \
+	LrName		name; \
+\
+	arg_key(fcinfo, &name); \
+	return shape(fcinfo, &verb, &name); \
+}
+
+#define VERB_OF_KEYS(symbol, shape, ...) \
+PG_FUNCTION_INFO_V1(symbol); \
+Datum \
+symbol(PG_FUNCTION_ARGS) \
+{ \
+	static const Verb verb = {__VA_ARGS__}; \
+\
 	return shape(fcinfo, &verb); \
 }
 
-#include "sql/verbs.h"
+/* Reentrant locks; functions of 1.0 wait without a limit if "wait" is null */
+VERB(lockredis_lock, take, KIND_REENTRANT, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_lock, take, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS)
+VERB(lockredis_xact_lock, take, KIND_REENTRANT, SCOPE_XACT, WAITS)
+VERB(lockredis_try_xact_lock, take, KIND_REENTRANT, SCOPE_XACT, TRIES_OR_WAITS)
+VERB(lockredis_fenced_lock, take_fenced, KIND_REENTRANT, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_fenced_lock, take_fenced, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS)
+VERB(lockredis_fenced_xact_lock, take_fenced, KIND_REENTRANT, SCOPE_XACT, WAITS)
+VERB(lockredis_try_fenced_xact_lock, take_fenced, KIND_REENTRANT, SCOPE_XACT, TRIES_OR_WAITS)
+VERB(lockredis_unlock, release, KIND_REENTRANT)
+VERB_OF_KEYS(lockredis_unlock_all, release_all, KIND_REENTRANT)
+
+/* Several keys at once */
+VERB_OF_KEYS(lockredis_multi_lock, take_keys, KIND_REENTRANT, SCOPE_SESSION, WAITS)
+VERB_OF_KEYS(lockredis_try_multi_lock, take_keys, KIND_REENTRANT, SCOPE_SESSION, TRIES)
+VERB_OF_KEYS(lockredis_multi_xact_lock, take_keys, KIND_REENTRANT, SCOPE_XACT, WAITS)
+VERB_OF_KEYS(lockredis_try_multi_xact_lock, take_keys, KIND_REENTRANT, SCOPE_XACT, TRIES)
+VERB_OF_KEYS(lockredis_multi_unlock, release_keys, KIND_REENTRANT)
+
+/* Fair locks, which are released as reentrant ones */
+VERB(lockredis_fair_lock, take, KIND_FAIR, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_fair_lock, take, KIND_FAIR, SCOPE_SESSION, TRIES)
+VERB(lockredis_fair_xact_lock, take, KIND_FAIR, SCOPE_XACT, WAITS)
+VERB(lockredis_try_fair_xact_lock, take, KIND_FAIR, SCOPE_XACT, TRIES)
+
+/* Read-write locks */
+VERB(lockredis_read_lock, take, KIND_READ, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_read_lock, take, KIND_READ, SCOPE_SESSION, TRIES)
+VERB(lockredis_read_xact_lock, take, KIND_READ, SCOPE_XACT, WAITS)
+VERB(lockredis_try_read_xact_lock, take, KIND_READ, SCOPE_XACT, TRIES)
+VERB(lockredis_read_unlock, release, KIND_READ)
+VERB(lockredis_write_lock, take, KIND_WRITE, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_write_lock, take, KIND_WRITE, SCOPE_SESSION, TRIES)
+VERB(lockredis_write_xact_lock, take, KIND_WRITE, SCOPE_XACT, WAITS)
+VERB(lockredis_try_write_xact_lock, take, KIND_WRITE, SCOPE_XACT, TRIES)
+VERB(lockredis_fenced_write_lock, take_fenced, KIND_WRITE, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_fenced_write_lock, take_fenced, KIND_WRITE, SCOPE_SESSION, TRIES)
+VERB(lockredis_fenced_write_xact_lock, take_fenced, KIND_WRITE, SCOPE_XACT, WAITS)
+VERB(lockredis_try_fenced_write_xact_lock, take_fenced, KIND_WRITE, SCOPE_XACT, TRIES)
+VERB(lockredis_write_unlock, release, KIND_WRITE)
+
+/* Permits held by sessions, and those identified by an id */
+VERB(lockredis_permit_init, define_permits, KIND_PERMIT,.change = CHANGE_INIT)
+VERB(lockredis_permit_set, define_permits, KIND_PERMIT,.change = CHANGE_SET)
+VERB(lockredis_permit_total, total, KIND_PERMIT)
+VERB(lockredis_permit_available, available, KIND_PERMIT)
+VERB(lockredis_permit_lock, take, KIND_PERMIT, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_permit_lock, take, KIND_PERMIT, SCOPE_SESSION, TRIES)
+VERB(lockredis_permit_xact_lock, take, KIND_PERMIT, SCOPE_XACT, WAITS)
+VERB(lockredis_try_permit_xact_lock, take, KIND_PERMIT, SCOPE_XACT, TRIES)
+VERB(lockredis_permit_unlock, release, KIND_PERMIT)
+VERB(lockredis_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, TRIES)
+VERB(lockredis_permit_release, release_id, KIND_PERMIT)
+VERB(lockredis_permit_extend, extend_id, KIND_PERMIT)
+
+/* Token locks */
+VERB(lockredis_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, WAITS)
+VERB(lockredis_try_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, TRIES)
+VERB(lockredis_token_unlock, release_token, KIND_TOKEN)
+VERB(lockredis_token_extend, extend_token, KIND_TOKEN)
+VERB(lockredis_token_is_held, token_is_held, KIND_TOKEN)
+
+/* Semaphores */
+VERB(lockredis_semaphore_init, define_permits, KIND_SEMAPHORE,.change = CHANGE_INIT)
+VERB(lockredis_semaphore_set, define_permits, KIND_SEMAPHORE,.change = CHANGE_SET)
+VERB(lockredis_semaphore_add, define_permits, KIND_SEMAPHORE,.change = CHANGE_ADD)
+VERB(lockredis_semaphore_drain, drain, KIND_SEMAPHORE)
+VERB(lockredis_semaphore_available, available, KIND_SEMAPHORE)
+VERB(lockredis_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = WAITS)
+VERB(lockredis_try_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = TRIES)
+VERB(lockredis_semaphore_release, give_permits, KIND_SEMAPHORE)
+VERB(lockredis_semaphore_xact_release, count_at_commit, KIND_SEMAPHORE)
+
+/* Latches */
+VERB(lockredis_latch_init, define_latch, KIND_LATCH,.change = CHANGE_INIT)
+VERB(lockredis_latch_set, define_latch, KIND_LATCH,.change = CHANGE_SET)
+VERB(lockredis_latch_delete, delete_latch, KIND_LATCH)
+VERB(lockredis_latch_count, latch_count, KIND_LATCH)
+VERB(lockredis_latch_count_down, count_down, KIND_LATCH)
+VERB(lockredis_latch_xact_count_down, count_at_commit, KIND_LATCH)
+VERB(lockredis_latch_wait, wait_for_latch, KIND_LATCH,.wait = TRIES_OR_WAITS)
+
+/* Conditions of locks */
+VERB(lockredis_condition_wait, wait_for_condition, KIND_CONDITION,.wait = TRIES_OR_WAITS)
+VERB(lockredis_condition_notify, notify_one, KIND_CONDITION)
+VERB(lockredis_condition_notify_all, notify_all, KIND_CONDITION)
+
+/* Holds of this session, of the kind that an argument names or that it holds */
+VERB(lockredis_extend, extend, KIND_REENTRANT)
+VERB(lockredis_is_held, is_held, KIND_REENTRANT)
+VERB(lockredis_hold_count, hold_count, KIND_REENTRANT)
+VERB(lockredis_assert_held, assert_held, KIND_REENTRANT)
+VERB(lockredis_fence, fence, KIND_REENTRANT)
+
+/* Locks of any kind, whoever holds them */
+VERB(lockredis_is_locked, is_locked, KIND_REENTRANT)
+VERB(lockredis_lock_ttl, lock_ttl, KIND_REENTRANT)
+VERB(lockredis_lock_owner, lock_owner, KIND_REENTRANT)
+VERB(lockredis_force_unlock, force, KIND_REENTRANT)

@@ -3,7 +3,7 @@
 # Process ids that occur again.  A process that ends leaves its id in its PGPROC
 # until that is used again (before PostgreSQL 17), and the system may give the
 # id to another session meanwhile.  The search for deadlocks
-# (src/session/lock_waits.c) has to take it for the one who lives.
+# (src/session/deadlock.c) has to take it for the one who lives.
 #
 # Nobody can ask for an id.  So gdb writes that of a session of the cycle over
 # those that were left behind:

@@ -116,8 +116,8 @@ foreach my $case (
 	[ 'redis_unlock_all()', 'known', 'report_lost', 5 ],
 	[ "redis_multi_unlock($keys)", 'known', 'report_lost', 5 ],
 	[ "redis_multi_unlock($keys)", 'found', 'report_lost', 4 ],
-	[ "redis_multi_unlock($keys)", 'found', 'xact_warn_early_unlock', 4 ],
-	[ 'redis_unlock_all()', 'found', 'xact_warn_early_unlock', '4 Redis locks were lost' ])
+	[ "redis_multi_unlock($keys)", 'found', 'track_warn_early_unlock', 4 ],
+	[ 'redis_unlock_all()', 'found', 'track_warn_early_unlock', '4 Redis locks were lost' ])
 {
 	my ($sql, $how, $where, $told) = @$case;
 	my $name = "$sql: $how, $where";

@@ -59,7 +59,7 @@ sub pattern
 my $messages = slurp_file("$top/docs/messages.md");
 my @formats;
 
-foreach my $file (glob "$top/src/watchdog/*.c $top/src/store/*.c $top/src/store/*/*.c $top/src/settings.c $top/src/session/long_wait.c $top/src/lockredis.c")
+foreach my $file (glob "$top/src/watchdog/*.c $top/src/store/*.c $top/src/store/*/*.c $top/src/settings.c $top/src/session/deadlock.c $top/src/lockredis.c")
 {
 	push @formats, formats($_)
 	  foreach slurp_file($file) =~ /\bereport\((?:LOG|WARNING),(.*?)\);\n/sg;

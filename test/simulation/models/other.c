@@ -13,7 +13,7 @@
  */
 #include "../../../src/lockredis.h"
 
-#include "../../../src/sql/fence.h"
+#include "../../../src/sql/arguments.h"
 #include "../../../src/watchdog/watchdog_int.h"
 
 /* ----------

@@ -1,0 +1,1070 @@
+/*-------------------------------------------------------------------------
+ *
+ * unowned.c
+ *	  What belongs to no session: locks with a token, permits with an id, and the
+ *	  numbers of semaphores and latches.
+ *
+ * To take a token lock or a permit is an acquire like any other (waiting.c), after which
+ * this server forgets it.  All later requests act on the token or the id that they name.
+ * The id of a permit is derived from its owner number: without the id, nobody can do
+ * anything to the permit.
+ *
+ * Tokens are credentials.  They appear in no message, view or log, nor in shared
+ * memory: the lock table and the table worker have digests of them.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/unowned.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "lockredis.h"
+
+#include "access/xact.h"
+#include "common/cryptohash.h"
+#include "common/int.h"
+#include "common/sha1.h"
+#include "common/sha2.h"
+#include "executor/execdesc.h"
+#include "lib/ilist.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "tcop/dest.h"
+#include "tcop/pquery.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+
+#include "locktable/hold.h"
+#include "locktable/owed.h"
+#include "locktable/wait.h"
+#include "locktable/watch.h"
+#include "names.h"
+#include "report.h"
+#include "session/session.h"
+#include "session/session_int.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/nodes.h"
+#include "store/stores.h"
+
+/* ----------
+ * What a statement has taken, and has not returned yet
+ *
+ * Token locks, and permits with an id, belong to whoever knows the token or the id;
+ * those of a semaphore to the client that has counted them.  If the statement that took
+ * them fails, no client knows of them, so they are released.
+ *
+ * Permits of a semaphore are released by a request of their own.  The answer to the
+ * request that took them was read, so its ticket is not needed any more.
+ * ----------
+ */
+
+/*
+ * These live as long as the portal of their statement.
+ *
+ * That alone does not tell a statement that fails from one that has ended.  A portal
+ * may outlive what it ran: an unnamed one lives until the next, a cursor until it is
+ * closed.  And a procedure that rolls back goes on.
+ *
+ * A query whose rows go to a function, as in a loop of PL/pgSQL, has a portal of its
+ * own.  When that ends, the statement goes on in the portal that runs the function.
+ *
+ * Nor does a statement outside of a transaction block end with its portal: its commit
+ * may fail.  Until the transaction ends, it goes on without a portal.  The same is true
+ * for what a deferred trigger takes at the commit.
+ */
+typedef struct Untold
+{
+	dlist_node	link;			/* in one of the lists below */
+	MemoryContextCallback ends;
+	Portal		portal;			/* NULL: the commit is under way */
+	bool		to_function;	/* the rows of the portal go to a function */
+	bool		had;			/* in the list "untold" */
+	TimestampTz statement;		/* start of the statement */
+	LrName		name;
+	LockTerms	terms;
+	uint64		owner;			/* 0: the store knows it by terms.id or terms.amount */
+} Untold;
+
+static dlist_head untold = DLIST_STATIC_INIT(untold);	/* taken, not returned yet */
+static dlist_head spare = DLIST_STATIC_INIT(spare); /* for what their portal takes next */
+
+static void
+untold_move(Untold *u, dlist_head *to)
+{
+	dlist_delete(&u->link);
+	dlist_push_head(to, &u->link);
+	u->had = to == &untold;
+}
+
+static void untold_room_ends(void *arg);
+
+static Untold *
+untold_find_spare(Portal portal)
+{
+	dlist_iter	at;
+
+	dlist_foreach(at, &spare)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (u->portal == portal)
+			return u;
+	}
+	return NULL;
+}
+
+/*
+ * untold_room --- a spare record of the active portal
+ *
+ * Without memory this returns NULL, if "flags" have MCXT_ALLOC_NO_OOM.
+ */
+static Untold *
+untold_room(int flags)
+{
+	Untold	   *u = untold_find_spare(ActivePortal);
+	MemoryContext lives = ActivePortal != NULL ? PortalContext : TopTransactionContext;
+	const QueryDesc *query;
+
+	if (u == NULL)
+	{
+		u = MemoryContextAllocExtended(lives, sizeof(Untold), flags | MCXT_ALLOC_ZERO);
+		if (u == NULL)
+			return NULL;
+		u->portal = ActivePortal;
+		u->ends.func = untold_room_ends;
+		u->ends.arg = u;
+		dlist_push_head(&spare, &u->link);
+		MemoryContextRegisterResetCallback(lives, &u->ends);
+	}
+	if (u->portal == NULL)
+		return u;
+
+	/*
+	 * A loop pins its portal.  The rows of a query that writes reach it through a
+	 * tuplestore.
+	 */
+	query = u->portal->queryDesc;
+	u->to_function = u->portal->portalPinned ||
+		(query != NULL && query->dest->mydest == DestSPI);
+	return u;
+}
+
+/*
+ * untold_hand_on --- the portal has ended, but the statement goes on
+ *
+ * It goes on in the portal that is active now or, while it commits, in none.
+ */
+static void
+untold_hand_on(const Untold *ended)
+{
+	Untold	   *u = untold_room(MCXT_ALLOC_NO_OOM);
+
+	if (u == NULL)
+		return;
+	u->statement = ended->statement;
+	u->name = ended->name;
+	u->terms = ended->terms;
+	u->owner = ended->owner;
+	untold_move(u, &untold);
+}
+
+/*
+ * untold_goes_on --- does the statement go on though its portal ends?
+ */
+static bool
+untold_goes_on(const Untold *u)
+{
+	if (u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
+		return false;
+	if (ActivePortal == NULL)
+		return IsTransactionState() && !IsTransactionBlock();
+	return ActivePortal != u->portal && ActivePortal->status == PORTAL_ACTIVE;
+}
+
+static void
+untold_room_ends(void *arg)
+{
+	Untold	   *u = arg;
+
+	dlist_delete(&u->link);
+	if (u->had && untold_goes_on(u))
+		untold_hand_on(u);
+}
+
+/*
+ * untold_runs_on --- does the transaction end within a statement that goes on?
+ */
+static bool
+untold_runs_on(const Untold *u)
+{
+	return ActivePortal != NULL && ActivePortal->status != PORTAL_FAILED &&
+		u->statement == GetCurrentStatementStartTimestamp();
+}
+
+/*
+ * untold_has_failed --- has the statement failed before its end?
+ *
+ * In a transaction block, the client has the results of all statements that have ended,
+ * so only the present one can have failed.
+ */
+static bool
+untold_has_failed(const Untold *u)
+{
+	if (untold_runs_on(u) || u->statement != GetCurrentStatementStartTimestamp())
+		return false;
+	return u->portal == NULL || !IsTransactionBlock() ||
+		(u->portal->status == PORTAL_FAILED &&
+		 (u->portal->strategy == PORTAL_MULTI_QUERY || u->to_function || !u->portal->atEnd));
+}
+
+/*
+ * untold_give_back --- have the watchdog release it
+ *
+ * If there is no room for a record, a lock ends with its lease; permits of a semaphore
+ * stay taken, and a message says so.
+ */
+static void
+untold_give_back(const Untold *u)
+{
+	LrIndex		hold;
+
+	if (!lr_is_number(u->terms.kind))
+	{
+		if (lt_stock_rows(1))
+			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(),
+							   u->owner != 0 ? u->owner : lr_new_owner(), 0, 0);
+	}
+	else if (lt_owe(&u->name, u->terms.kind, SCOPE_SESSION, u->terms.amount, &hold))
+		lt_leave_owed(hold, lr_first_store(), 0, 0);
+	else
+		report_not_given_back(u->terms.kind, u->terms.amount);
+}
+
+/*
+ * untold_transaction_ends --- see session.h
+ *
+ * What is committed stays, even if the rest of a procedure fails.  A procedure that has
+ * rolled back may still fail later, so its records are kept.
+ */
+void
+untold_transaction_ends(bool commit)
+{
+	dlist_mutable_iter at;
+
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (!commit && untold_runs_on(u))
+			continue;
+		untold_move(u, &spare);
+		if (!commit && untold_has_failed(u))
+			untold_give_back(u);
+	}
+}
+
+/*
+ * untold_subtransaction_aborts --- see session.h
+ *
+ * A statement after a savepoint may have failed, and the transaction goes on.  Records
+ * without a portal, during a commit, are those of functions that go on.
+ */
+void
+untold_subtransaction_aborts(void)
+{
+	dlist_mutable_iter at;
+
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (u->portal == NULL || !untold_has_failed(u))
+			continue;
+		untold_move(u, &spare);
+		untold_give_back(u);
+	}
+}
+
+bool
+untold_is_empty(void)
+{
+	return dlist_is_empty(&untold);
+}
+
+/*
+ * untold_make --- make a record of what is about to be taken, before the store is asked
+ *
+ * NULL outside of any statement, when nobody would notice its end.  The record stays spare
+ * until something is taken, so a loop that asks in vain needs only one.
+ */
+static Untold *
+untold_make(const LrName *name, const LockTerms *terms)
+{
+	Untold	   *u;
+
+	if (ActivePortal == NULL && TopTransactionContext == NULL)
+		return NULL;
+	u = untold_room(0);
+	u->name = *name;
+	u->terms = *terms;
+	u->statement = GetCurrentStatementStartTimestamp();
+	return u;
+}
+
+/*
+ * untold_begin --- it was taken: from now on it is released if the statement fails
+ *
+ * "owner" is 0 unless the store knows it by that.
+ */
+static void
+untold_begin(Untold *u, uint64 owner)
+{
+	if (u == NULL)
+		return;
+	u->owner = owner;
+	untold_move(u, &untold);
+}
+
+/*
+ * untold_has_id --- does the store know it by this id?
+ */
+static bool
+untold_has_id(const Untold *u, const uint8 *id)
+{
+	uint8		own[STORE_ID_LEN] = {0};
+
+	if (u->owner == 0)
+		return memcmp(u->terms.id, id, STORE_ID_LEN) == 0;
+	lr_secret_id(u->owner, own);
+	return memcmp(own, id, LR_SECRET_ID_LEN) == 0;
+}
+
+static bool
+untold_is_of(const Untold *u, const char *name, int len, KindId kind)
+{
+	return u->terms.kind == kind && u->name.len == len && memcmp(u->name.data, name, len) == 0;
+}
+
+/*
+ * untold_forget --- the lock or permit with this id was released before the statement ended
+ */
+static void
+untold_forget(const LrName *name, KindId kind, const uint8 *id)
+{
+	dlist_mutable_iter at;
+
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+
+		if (untold_is_of(u, name->data, name->len, kind) && untold_has_id(u, id))
+			untold_move(u, &spare);
+	}
+}
+
+/*
+ * untold_forget_some --- that many permits were released before the statement ended
+ *
+ * Those that were taken last are released first, as in a function that does both.
+ */
+static void
+untold_forget_some(const char *name, int len, KindId kind, int64 amount)
+{
+	dlist_mutable_iter at;
+
+	dlist_foreach_modify(at, &untold)
+	{
+		Untold	   *u = dlist_container(Untold, link, at.cur);
+		int64		n = Min(amount, u->terms.amount);
+
+		if (amount == 0)
+			break;
+		if (!untold_is_of(u, name, len, kind))
+			continue;
+		amount -= n;
+		u->terms.amount -= n;
+		if (u->terms.amount == 0)
+			untold_move(u, &spare);
+	}
+}
+
+/* ----------
+ * Changes of the numbers of semaphores and latches: permits that are released, and
+ * latches that are counted down
+ *
+ * No hold stands for such a change, so the request itself must not get lost.  It has a
+ * record in the lock table (owed.h), with which the watchdog repeats a request that was
+ * not answered.  The store knows the request by its ticket, the owner number of the
+ * record, and counts it once.
+ *
+ *	 session: counts down, and the connection breaks, or the session is cancelled
+ *									store: has counted, or has not
+ *	 watchdog: sends the same request with the same ticket
+ *									store: answers that it has, or counts now
+ *
+ * What is to be counted at the commit of the transaction has one record for each name
+ * from the first call on, and entries on the transaction's stack (track.c): a
+ * subtransaction that aborts subtracts its own.  The requests are sent after the
+ * releases of the transaction's locks: its changes are visible then.
+ * ----------
+ */
+
+/* The request of counts_now() that is under way. */
+static struct
+{
+	bool		active;
+	LrIndex		hold;
+	int64		sent_at;		/* when the first request that may have run was sent; 0 =
+								 * there is none */
+	StoreOp		op;
+}			counting;
+
+/* Requests to be sent at the end of the transaction; room is reserved before. */
+static struct
+{
+	int			npending;		/* records of this transaction */
+	int			n;
+	int			size;
+	StoreOp    *ops;
+	LrIndex    *holds;			/* for each operation */
+}			at_end;
+
+/*
+ * counts_prepare --- prepare the request for a record, in the store that counts now
+ */
+static void
+counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
+{
+	ask_prepare(op, STORE_TALLY, key, lr_first_store());
+	op->owner = lt_owner(hold);
+	op->amount = lt_owed_amount(hold);
+}
+
+/*
+ * counts_is_open --- may the request have run unanswered, or may it still run?
+ *
+ * If it was refused when it was sent a second time, the first may have run.
+ */
+static bool
+counts_is_open(const StoreOp *op)
+{
+	bool		refused = op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED;
+
+	return op->outcome == STORE_DOWN || op->outcome == STORE_UNKNOWN ||
+		op->outcome == STORE_PENDING || op->outcome == STORE_BLOCKED ||
+		(refused && op->resent);
+}
+
+/*
+ * counts_tell --- the store has changed the number: wake waiting sessions
+ *
+ * A store with messages notifies the sessions of this server, too.
+ */
+static void
+counts_tell(const StoreOp *op)
+{
+	if (!lr_store_can(op->store, STORE_HAS_PUSH))
+		lt_wake_waiter(0, op->name, op->name_len);
+}
+
+/*
+ * counts_settle --- apply an outcome to its record; false: the watchdog goes on
+ *
+ * A refusal is an error for the caller.  After a commit no error can be raised, so the
+ * watchdog tries again.
+ *
+ * Permits that are released now, or will be, must not be released a second time if the
+ * statement that took them fails.
+ */
+static bool
+counts_settle(LrIndex hold, const StoreOp *op, bool committed)
+{
+	if (!committed && (counts_is_open(op) || op->outcome == STORE_OK))
+		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
+	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
+	{
+		lt_leave_owed(hold, op->store, op->topology, op->sent_at);
+		return false;
+	}
+	if (op->outcome == STORE_OK)
+	{
+		ask_forget(op);
+		counts_tell(op);
+	}
+	lt_owed_done(hold);
+	return true;
+}
+
+/* ----------
+ * Now
+ * ----------
+ */
+
+/*
+ * counts_note_first --- take an earlier request into account that may have run
+ *
+ * It may have run whatever becomes of the request that repeats it.
+ */
+static void
+counts_note_first(StoreOp *op)
+{
+	if (counting.sent_at == 0)
+		return;
+	op->sent_at = counting.sent_at;
+	if (op->outcome != STORE_OK && op->outcome != STORE_WRONG_TYPE)
+		op->outcome = STORE_UNKNOWN;
+}
+
+void
+counts_abandon(void)
+{
+	if (!counting.active)
+		return;
+	counting.active = false;
+	ask_abandon();
+	counts_note_first(&counting.op);
+	(void) counts_settle(counting.hold, &counting.op, false);
+}
+
+/*
+ * counts_ask --- run the request, and repeat it if a former master has answered
+ *
+ * If the present master has not got the change from the former one, it counts now, by
+ * the same ticket.
+ */
+static void
+counts_ask(void)
+{
+	StoreOp    *op = &counting.op;
+	bool		answered;
+
+	ask_run(op, STORE_WAIT);
+	answered = op->outcome != STORE_UNKNOWN;
+	ask_distrust(op);
+	if (!answered || op->outcome != STORE_UNKNOWN)
+		return;
+	counting.sent_at = op->sent_at;
+	ask_run(op, STORE_WAIT);
+	ask_distrust(op);
+	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
+		return;
+	op->outcome = STORE_UNKNOWN;
+	op->sent_at = counting.sent_at;
+}
+
+bool
+counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
+{
+	HeldKey		key = held_key(name, kind);
+	StoreOutcome outcome;
+
+	request_require_number(kind, name);
+	wait_require_place();
+	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &counting.hold))
+		report_table_full();
+	counts_prepare(&counting.op, &key, counting.hold);
+	counting.sent_at = 0;
+	counting.active = true;
+	PG_TRY();
+	{
+		counts_ask();
+	}
+	PG_CATCH();
+	{
+		counts_abandon();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	counting.active = false;
+
+	outcome = counting.op.outcome;
+	*left = counting.op.available;
+	if (!counts_settle(counting.hold, &counting.op, false))
+	{
+		ask_report_failure(WARNING, outcome);
+		return false;
+	}
+	if (outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, &counting.op);
+	if (outcome != STORE_OK)
+		ask_report_failure(ERROR, outcome);
+	return true;
+}
+
+/* ----------
+ * When the transaction has committed
+ * ----------
+ */
+
+bool
+counts_pending(void)
+{
+	return at_end.npending > 0;
+}
+
+/*
+ * counts_reserve --- reserve room to send n requests without raising
+ */
+static void
+counts_reserve(int n)
+{
+	int			size = Max(at_end.size, 8);
+
+	if (n <= at_end.size)
+		return;
+	while (size < n)
+		size *= 2;
+	at_end.size = 0;
+	at_end.ops = at_end.ops == NULL ?
+		MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (Size) size) :
+		repalloc_huge(at_end.ops, sizeof(StoreOp) * (Size) size);
+	at_end.holds = at_end.holds == NULL ?
+		MemoryContextAllocHuge(TopMemoryContext, sizeof(LrIndex) * (Size) size) :
+		repalloc_huge(at_end.holds, sizeof(LrIndex) * (Size) size);
+	ask_reserve(size);
+	at_end.size = size;
+}
+
+void
+counts_at_commit(const LrName *name, KindId kind, int64 amount)
+{
+	HeldKey		key = held_key(name, kind);
+	LrIndex		hold;
+	int64		sum;
+	bool		first;
+
+	request_require_number(kind, name);
+	track_reserve();
+	hold = counts_pending() ? lt_find_owed(name, kind) : LR_NONE;
+	first = hold == LR_NONE;
+	if (first)
+	{
+		counts_reserve(at_end.npending + 1);
+		if (!lt_owe(name, kind, SCOPE_XACT, amount, &hold))
+			report_table_full();
+		at_end.npending++;
+	}
+	else if (pg_add_s64_overflow(lt_owed_amount(hold), amount, &sum))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("bigint out of range")));
+	else
+		lt_owe_more(hold, amount);
+	key.data = lt_hold_name(hold);
+	track_count_later(&key, hold, amount, first);
+}
+
+/*
+ * counts_undo --- subtract an entry of a transaction or subtransaction that aborts
+ */
+void
+counts_undo(const Track *t)
+{
+	if (t->first)
+		at_end.npending--;
+	lt_owe_more(t->hold, -t->amount);
+}
+
+/*
+ * counts_add --- the transaction has committed: add its request to those to be sent
+ *
+ * There is one for each record, added with the entry that made the record: the amount
+ * includes that of later entries.
+ */
+void
+counts_add(const Track *t)
+{
+	if (!t->first)
+		return;
+	Assert(at_end.n < at_end.size);
+	at_end.holds[at_end.n] = t->hold;
+	counts_prepare(&at_end.ops[at_end.n++], &t->key, t->hold);
+}
+
+/*
+ * counts_run_at_end --- send the requests of a transaction that has committed
+ *
+ * See release_run_at_end() for how long that may take.
+ */
+void
+counts_run_at_end(void)
+{
+	at_end.npending = 0;
+	if (at_end.n == 0)
+		return;
+	ask_run_until(at_end.ops, at_end.n, lr_now() + release_patience(at_end.n),
+				  STORE_POLL);
+	for (int i = 0; i < at_end.n; i++)
+	{
+		StoreOp    *op = &at_end.ops[i];
+
+		ask_distrust(op);
+		(void) counts_settle(at_end.holds[i], op, true);
+	}
+	at_end.n = 0;
+}
+
+/* A request that has failed at once is repeated after this time. */
+#define REPEAT_MS			100
+
+/* ----------
+ * What a token is to a store
+ * ----------
+ */
+
+/*
+ * token_digest --- the digest of a token, by the algorithm TYPE
+ */
+static void
+token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
+{
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(type);
+
+	if (ctx == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	if (pg_cryptohash_init(ctx) < 0 ||
+		pg_cryptohash_update(ctx, (const uint8 *) bytes, len) < 0 ||
+		pg_cryptohash_final(ctx, out, size) < 0)
+	{
+		const char *reason = pg_cryptohash_error(ctx);
+
+		pg_cryptohash_free(ctx);
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not compute the digest of a token: %s", reason)));
+	}
+	pg_cryptohash_free(ctx);
+}
+
+/*
+ * Redis keeps the token itself; later requests have its SHA-1, which scripts can
+ * compute.  The table, which others may read, keeps only the SHA-256, and later
+ * requests have the beginning of that.
+ */
+void
+token_make(const char *bytes, int len, LockToken *out)
+{
+	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	char	   *hex;
+
+	if (!lr_store_can(lr_first_store(), STORE_HAS_DIGESTS))
+	{
+		token_digest(PG_SHA1, bytes, len, out->id, SHA1_DIGEST_LENGTH);
+		out->data = bytes;
+		out->len = len;
+		return;
+	}
+	token_digest(PG_SHA256, bytes, len, digest, sizeof(digest));
+	memcpy(out->id, digest, STORE_ID_LEN);
+	hex = palloc(2 * sizeof(digest));
+	(void) hex_encode((const char *) digest, sizeof(digest), hex);
+	out->data = hex;
+	out->len = 2 * sizeof(digest);
+}
+
+/* ----------
+ * Taking
+ * ----------
+ */
+
+/*
+ * unowned_take --- acquire a lock of an ownerless kind; false: busy
+ *
+ * untold_begin() comes first, since long_wait_acquired() writes to the log, and
+ * interrupts are processed after that.
+ */
+static bool
+unowned_take(const LrName *name, const AcquireRequest *request, Untold *u)
+{
+	LrIndex		hold;
+
+	session_enter();
+	if (held_count() > 0)
+		session_require_beside(name, request->terms.kind);
+	request_require_store(request->terms.kind, current_store());
+	if (!wait_for_lock(name, request, &hold))
+		return false;
+	untold_begin(u, 0);
+	long_wait_acquired(name);
+	return true;
+}
+
+bool
+session_token_lock(const LrName *name, AcquireRequest *request, const LockToken *token)
+{
+	Untold	   *u;
+
+	memcpy(request->terms.id, token->id, STORE_ID_LEN);
+	request->token = token->data;
+	request->token_len = token->len;
+	u = untold_make(name, &request->terms);
+	return unowned_take(name, request, u);
+}
+
+/* ----------
+ * Asking for one that may be there
+ * ----------
+ */
+
+/*
+ * token_ask --- repeat a request until it is answered
+ *
+ * This takes at most as long as a request may take.  If a release finds the lock gone,
+ * it may have been released by an earlier attempt that was not answered.
+ */
+static void
+token_ask(StoreOp *op)
+{
+	int64		until = lr_now() + lr_call_budget();
+	bool		unknown = false;
+
+	for (;;)
+	{
+		ask_run_within(op, until);
+		ask_distrust(op);
+		if (op->outcome == STORE_GONE && op->kind == STORE_RELEASE && unknown)
+			op->outcome = STORE_UNKNOWN;
+		else if (op->outcome == STORE_UNKNOWN || op->outcome == STORE_DOWN)
+		{
+			unknown = unknown || op->outcome == STORE_UNKNOWN;
+			if (lr_now() + REPEAT_MS * LR_US_PER_MS < until)
+			{
+				(void) WaitLatch(MyLatch,
+								 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+								 REPEAT_MS, LR_WAIT_REPLY);
+				ResetLatch(MyLatch);
+				CHECK_FOR_INTERRUPTS();
+				continue;
+			}
+		}
+		return;
+	}
+}
+
+/*
+ * token_do --- run a request; false: the token does not hold the key
+ */
+static bool
+token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lease_ms)
+{
+	HeldKey		key = held_key(name, KIND_TOKEN);
+	StoreOp		op;
+
+	session_enter();
+	request_require_store(KIND_TOKEN, current_store());
+	ask_prepare(&op, kind, &key, lr_first_store());
+	memcpy(op.id, token->id, STORE_ID_LEN);
+	op.lease_ms = lease_ms;
+	op.min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
+	token_ask(&op);
+	if (ask_says_lost(&op))
+		return false;
+
+	/* The lease may be longer now even if the store has not answered. */
+	if (lease_ms > 0)
+		silence_saw_ttl(name->hash, lease_ms);
+	if (op.outcome != STORE_OK)
+		ask_report_failure(ERROR, op.outcome);
+	return true;
+}
+
+bool
+session_token_is_held(const LrName *name, const LockToken *token)
+{
+	return token_do(name, token, STORE_SET, 0);
+}
+
+bool
+session_token_extend(const LrName *name, const LockToken *token, int64 lease_ms)
+{
+	return token_do(name, token, STORE_SET, lease_ms);
+}
+
+/* Wake a session of this server that waits, since the store may not notify anybody. */
+bool
+session_token_unlock(const LrName *name, const LockToken *token)
+{
+	if (!token_do(name, token, STORE_RELEASE, 0))
+		return false;
+	untold_forget(name, KIND_TOKEN, token->id);
+	lt_wake_waiter(0, name->data, name->len);
+	lr_count(STAT_RELEASES);
+	track_warn_early_unlock();
+	return true;
+}
+
+/* ----------
+ * Numbers, and permits with an id
+ * ----------
+ */
+
+/*
+ * How long the store remembers the ticket of a request, and so how long a request that
+ * was not answered can be repeated or undone (ms).
+ */
+#define TICKET_LIFE_MS		(60 * 60 * INT64CONST(1000))
+
+/*
+ * A request that is refused as too late is repeated once, as the reply has corrected
+ * our idea of the store's clock.  An answer of a former master does not count.
+ */
+bool
+session_number(const LrName *name, KindId kind, StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+	StoreOp		wanted = *op;
+
+	session_enter();
+	request_require_number(kind, name);
+	wait_require_place();
+	for (int i = 0; i < 2; i++)
+	{
+		ask_prepare(op, wanted.kind, &key, current_store());
+		op->change = wanted.change;
+		op->amount = wanted.amount;
+		op->lease_ms = wanted.lease_ms;
+		ask_run(op, STORE_WAIT);
+		if (op->outcome != STORE_LATE)
+			break;
+	}
+	ask_distrust(op);
+	if (op->outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, op);
+	if (op->outcome == STORE_LATE)
+		report_late();
+	if (op->outcome != STORE_OK && op->outcome != STORE_MISSING)
+		ask_report_failure(ERROR, op->outcome);
+	if (wanted.kind == STORE_DEFINE)
+		counts_tell(op);
+	return op->outcome == STORE_OK;
+}
+
+int64
+session_drain(const LrName *name, KindId kind)
+{
+	LockTerms	terms = {.kind = kind};
+	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_DRAIN};
+	Untold	   *u = untold_make(name, &terms);
+
+	(void) session_number(name, kind, &op);
+	if (u != NULL && op.available > 0)
+	{
+		u->terms.amount = op.available;
+		untold_begin(u, 0);
+	}
+	return op.available;
+}
+
+/* Permits are released if the statement fails, as then no client has them. */
+bool
+session_wait_for_number(const LrName *name, AcquireRequest *request)
+{
+	Untold	   *u = NULL;
+
+	request->terms.lease_ms = TICKET_LIFE_MS;
+	session_enter();
+	request_require_number(request->terms.kind, name);
+	if (lr_leaves_something(request->terms.kind))
+		u = untold_make(name, &request->terms);
+	return unowned_take(name, request, u);
+}
+
+/*
+ * permits_look_for_cancel --- process an interrupt that came with the answer
+ *
+ * It has to be processed now: with a later error, the id would be lost.  Until then the
+ * permit is in the index, so the end of the session releases it.
+ */
+static void
+permits_look_for_cancel(const LrName *name, KindId kind, LrIndex hold)
+{
+	uint64		owner = lt_owner(hold);
+
+	PG_TRY();
+	{
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_CATCH();
+	{
+		held_delete(held_find_owner(name, kind, owner));
+		lt_pass_on(hold);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	held_delete(held_find_owner(name, kind, owner));
+}
+
+/*
+ * session_acquire --- see session.h
+ */
+bool
+session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
+{
+	LrIndex		hold;
+	uint64		owner;
+	Untold	   *u;
+
+	session_enter();
+	if (held_count() > 0)
+		session_require_beside(name, request->terms.kind);
+	request_require_store(request->terms.kind, current_store());
+	u = untold_make(name, &request->terms);
+	release_reserve(held_count() + 1);
+	held_reserve(name, request->terms.kind);
+	if (!wait_for_lock(name, request, &hold))
+	{
+		held_forget_reserved();
+		return false;
+	}
+	(void) held_complete(hold, request->terms.guard);
+	owner = lt_owner(hold);
+	permits_look_for_cancel(name, request->terms.kind, hold);
+	if (!lt_let_stay(hold))
+		wait_report_too_late(&request->terms);
+	untold_begin(u, owner);
+	lr_secret_id(owner, id);
+	long_wait_acquired(name);
+	return true;
+}
+
+static void
+permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8 *id,
+				  int64 lease_ms, StoreOp *op)
+{
+	HeldKey		key = held_key(name, kind);
+
+	session_enter();
+	request_require_number(kind, name);
+	ask_prepare(op, what, &key, current_store());
+	memcpy(op->id, id, LR_SECRET_ID_LEN);
+	op->lease_ms = lease_ms;
+	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
+	ask_run(op, STORE_WAIT);
+	ask_distrust(op);
+	if (op->outcome != STORE_OK && !ask_says_lost(op))
+		ask_report_failure(ERROR, op->outcome);
+}
+
+bool
+session_release_id(const LrName *name, KindId kind, const uint8 *id)
+{
+	StoreOp		op;
+
+	permits_ask_by_id(name, STORE_RELEASE, kind, id, 0, &op);
+	untold_forget(name, kind, id);
+	return op.outcome == STORE_OK;
+}
+
+bool
+session_extend_id(const LrName *name, KindId kind, const uint8 *id, int64 lease_ms)
+{
+	StoreOp		op;
+
+	permits_ask_by_id(name, STORE_SET, kind, id, lease_ms, &op);
+	return op.outcome == STORE_OK;
+}
