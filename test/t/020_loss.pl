@@ -284,7 +284,4 @@ is($two->wait->error, undef, 'a waiter takes over from a lost holder');
 $one->query_is("SELECT redis_is_held('given')", 'f', 'not held');
 $two->query_is("SELECT redis_unlock('given')", 't', 'given back by the second');
 $one->is_lost($redis, 'given', 'expired', qr/expired/, 'a given lease that ran out');
-
-nothing_left([ $node, $other ], $redis);
-$_->quit foreach $one, $two;
-done_testing();
+end_test([ $node, $other ], $redis);

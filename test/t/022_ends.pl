@@ -7,11 +7,7 @@
 # command_timeout has passed.  Crashes are in 331_restart and 040_watchdog.
 # Proves G4.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 # The time-outs are far longer than what an end takes that does not have to
 # wait for them, so that a test can tell the two apart.  Where a test does not

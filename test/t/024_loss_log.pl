@@ -117,8 +117,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'ROLLBACK TO s; COMMIT')
 	$proxy->wait_for_rule($id);
 	$s->cancel;
 	$s->wait->fails('57014', qr/user request/, 'redis_unlock_all is cancelled');
-	$proxy->clear;
-	$proxy->release;
+	$proxy->let_go;
 }
 
 # Not a loss: given back, timed out, handed over.

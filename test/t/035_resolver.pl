@@ -12,9 +12,6 @@
 #
 # Proves G18, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT fault_library);
 
 need_tool('prlimit');
@@ -329,14 +326,7 @@ $one->query_fails(
 	'within the time to connect');
 $node->set('lockredis.connect_timeout' => '60s');
 $one->start("SELECT redis_try_lock('k')");
-my $pid = $one->pid;
-poll_until(
-	'the session to wait',
-	sub {
-		$node->value(
-			"SELECT wait_event_type FROM pg_stat_activity WHERE pid = $pid") eq
-		  'Extension';
-	});
+$node->wait_for_event($one, 'Extension');
 
 # It has not read yet that the name is another one now: nobody is asked for the old
 # one on its account, which would keep the process from those who use the new one.
@@ -442,5 +432,4 @@ is_deeply([ children($node->watchdog_pid) ],
 $one->quit;
 name_answers('a');
 is_gone($resolver);
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -92,6 +92,4 @@ give_back('scripts not loaded, one key', 500, \&forget_scripts);
 give_back('scripts not loaded, keys in each group', 10, \&forget_scripts);
 give_back('connection lost in the split', 500, \&cut_in_the_split);
 give_back('connection lost at the proof', 500, \&cut_at_the_proof);
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

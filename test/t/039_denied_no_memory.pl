@@ -41,8 +41,7 @@ $gdb->wait_for_stop;
 $gdb->tell('set var out->failed = 1');
 $gdb->let_go;
 $proxy->wait_for_rule($rule);    # answers are to come
-$proxy->clear;
-$proxy->release;
+$proxy->let_go;
 like($one->wait->{raw}, qr/NOPERM/, 'refused');
 is(scalar(grep { !/^other:/ } $redis->all_keys), 0, 'what is allowed is given back');
 

@@ -5,9 +5,6 @@
 # next to nothing when nothing is to be done.
 # Proves G3, G29.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(

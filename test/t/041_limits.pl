@@ -5,9 +5,6 @@
 # in one session; the counters are right; memory a slot.
 # Proves G30, G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test qw(:DEFAULT counting_script);
 
 # Seconds for 80,000 locks: 200 and more than 600 where 35 processes wanted two processors
@@ -312,7 +309,4 @@ is($one->query($lock_all, PATIENT)->value, 80_000, '80,000 locks again');
 $result = $one->query('DISCARD ALL', PATIENT);
 note sprintf '80,000 locks: DISCARD ALL took %d ms of %d', $result->ms, $limit;
 cmp_ok($result->ms, '<', $limit, '80,000 locks: DISCARD ALL takes not much longer');
-$one->quit;
-nothing_left($large, $redis, name => 'nothing is left of it');
-
-done_testing();
+end_test($large, $redis, name => 'nothing is left of it');

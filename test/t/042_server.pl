@@ -314,6 +314,4 @@ is( $primary->value(
 		   WHERE name = 'lockredis.max_locks'}),
 	'10000|t',
 	'reload: max_locks needs a restart');
-nothing_left($primary, $redis, name => 'nothing is left');
-
-done_testing();
+end_test($primary, $redis, name => 'nothing is left');

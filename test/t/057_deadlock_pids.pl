@@ -77,7 +77,4 @@ $second->wait(30)->fails('40P01', qr/deadlock detected/, 'the cycle is found');
 $second->query('ROLLBACK');
 $holder->wait(30);
 $holder->query('COMMIT');
-$_->quit foreach $second, $holder, $viewer;
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -55,5 +55,4 @@ is($kept, $steps, 'a suspicion is kept whenever it comes');
 $holder->query_is("SELECT redis_unlock('k')", 't', 'unlocked');
 is($waiter->wait->error, undef, 'and locked by who waited');
 $waiter->query_is("SELECT redis_unlock('k')", 't', 'unlocked again');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

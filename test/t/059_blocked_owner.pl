@@ -6,11 +6,7 @@
 # process.  An error that ends no wait has no such line, and no command is sent for it.
 # Proves G36.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
-use LockRedis::Wait qw(limit);
 
 my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main', settings => { 'lockredis.command_timeout' => '60s' });
@@ -309,6 +305,4 @@ is($redis->cmd('FLUSHALL'), 'OK');
 	$node->wait_for_up;
 }
 
-$_->quit foreach $one, $two, $three, $viewer;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

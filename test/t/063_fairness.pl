@@ -131,5 +131,4 @@ foreach my $case ([ 0, 8 ], [ 8, 8 ], [ 32, 8 ], [ 32, 16 ])
 $elsewhere->quit;
 $java->shutdown('a');
 $java->stop;
-nothing_left([ $node, $far ], $redis);
-done_testing();
+end_test([ $node, $far ], $redis);

@@ -66,5 +66,4 @@ foreach my $key (sort keys %question, 'asked reader', 'lost', 'seen reader', 'to
 $one->query('SELECT redis_unlock_all()');
 $node->reconnect($proxy);
 $redis->cmd('FLUSHALL');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

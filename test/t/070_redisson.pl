@@ -250,6 +250,4 @@ foreach my $key (
 $_->quit foreach $one, $two;
 $java->shutdown('a');
 $java->stop;
-nothing_left($node, $redis);
-
-done_testing();
+end_test($node, $redis);

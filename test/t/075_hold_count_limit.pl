@@ -35,5 +35,4 @@ $s->query_is("SELECT redis_hold_count('k')", '1', 'nothing has changed');
 is(taken_again_with(2**31 - 3)->error, undef, 'the last time');
 $s->query_is("SELECT redis_hold_count('k'), redis_is_held('k')", (2**31 - 2) . '|t', 'so often');
 $s->query_is('SELECT redis_unlock_all()', '1', 'all of it is released');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

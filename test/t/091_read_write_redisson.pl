@@ -140,5 +140,4 @@ sub wait_until_longer
 $_->quit foreach $one, $two;
 $java->shutdown('a');
 $java->stop;
-nothing_left($node, $redis, keys => qr/unlock_latch/);
-done_testing();
+end_test($node, $redis, keys => qr/unlock_latch/);

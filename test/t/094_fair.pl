@@ -135,7 +135,4 @@ $one->query_is("SELECT redis_unlock('{h}')", 't');
 is($two->wait($soon)->error, undef, 'told');
 $two->query_is("SELECT redis_unlock('{h}')", 't');
 
-$_->quit foreach @sessions;
-
-nothing_left([ $near, $far ], $redis, keys => qr{^redisson_lock_token:});
-done_testing();
+end_test([ $near, $far ], $redis, keys => qr{^redisson_lock_token:});

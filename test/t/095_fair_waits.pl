@@ -6,12 +6,8 @@
 # the others nothing changes.
 # Proves G1, G5, G18.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 use LockRedis::Topic::Fair;
-use LockRedis::Wait qw(limit);
 
 start_servers();
 my $holder = patient_session($near);
@@ -242,6 +238,4 @@ $last->start("SELECT redis_fair_lock('g')");
 	$other->query_is('SELECT redis_unlock_all()', '2');
 }
 
-$_->quit foreach $holder, $next, $last;
-nothing_left([ $near, $far ], $redis);
-done_testing();
+end_test([ $near, $far ], $redis);

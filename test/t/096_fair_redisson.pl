@@ -122,5 +122,4 @@ $one->query_is("SELECT redis_unlock('b')", 't');
 $_->quit foreach $one, $two;
 $java->shutdown('a');
 $java->stop;
-nothing_left([ $near, $far ], $redis, keys => qr/latch/);
-done_testing();
+end_test([ $near, $far ], $redis, keys => qr/latch/);

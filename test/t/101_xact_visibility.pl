@@ -146,8 +146,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 			'BEGIN; LOCK TABLE counter IN ACCESS EXCLUSIVE MODE NOWAIT; SELECT pg_try_advisory_xact_lock(7); COMMIT',
 			't', 'PostgreSQL\'s locks are free');
 		is($one->wait->error, undef, 'it returns');
-		$proxy->clear;
-		$proxy->release;
+		$proxy->let_go;
 		poll_until('the Redis lock to be free', sub { $redis->cmd('EXISTS', 'last') == 0 });
 	};
 }

@@ -122,8 +122,7 @@ of_redis 'nothing that could keep a reply' => sub {
 			$proxy->wait_for_rule($rule);
 		});
 	is($n, 3, 'released by three commands');
-	$proxy->clear;
-	$proxy->release;
+	$proxy->let_go;
 	is($one->wait->error, undef, 'the reply comes');
 	poll_until('none to be left', sub { $node->count_locks == 0 });
 };

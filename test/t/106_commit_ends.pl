@@ -81,8 +81,7 @@ subtest 'cancelled while the guard asks' => sub {
 	$proxy->wait_for_rule($id);
 	$one->cancel;
 	$one->wait->fails('57014', qr/cancel/, 'the commit fails');
-	$proxy->clear;
-	$proxy->release;
+	$proxy->let_go;
 	is($node->count_rows('t'), $before, 'nothing is committed');
 	recovered($one, 'cancelled');
 };
@@ -122,8 +121,7 @@ foreach my $how ([ terminate => qr/57P01/ ], [ cancel => undef ])
 				'<', 2 * $budget + $slack, 'it ends in time');
 			$s->wait;
 		}
-		$proxy->clear;
-		$proxy->release;
+		$proxy->let_go;
 		$s->quit;
 		recovered($one, $signal);
 	};
@@ -186,8 +184,7 @@ subtest 'crash' => sub {
 		sub { eval { $node->value('SELECT 1') } });
 	is($node->count_rows('t') - $before, 1, 'the row is committed');
 	is($node->count_locks, 0, 'the new instance knows of no lock');
-	$proxy->clear;
-	$proxy->release;
+	$proxy->let_go;
 	poll_until('the lease to end', sub { !$redis->cmd('EXISTS', 'crash') });
 	$one->quit;
 	$one = $node->session;

@@ -30,14 +30,6 @@ run($one,
 
 sub orphans { return $node->lock_stat('orphans'); }
 
-# A reply cannot come: the request is still at the proxy.
-sub let_go
-{
-	$proxy->clear;
-	$proxy->release;
-	return;
-}
-
 # ----------
 # COMMIT and ROLLBACK
 # ----------
@@ -57,9 +49,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 
 	# Somebody gets the lock while that release is still on its way.
 	$two->query_is("SELECT redis_lock('slow')", '', 'the watchdog gives the lock back');
-	let_go();
-	poll_until('the late release to have run',
-		sub { $proxy->stats->{held} == 0 });
+	$proxy->let_go;
 	$two->query_is("SELECT redis_is_locked('slow'), redis_unlock('slow')",
 		't|t', 'the late release touches nobody');
 	$one->query_is("BEGIN; SELECT redis_xact_lock('slow'); COMMIT",
@@ -88,7 +78,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	$two->query_is('SELECT pg_try_advisory_lock(7)', 't', 'and other locks');
 	$one->thaw;
 	is($one->wait->error, undef, 'which returns');
-	let_go();
+	$proxy->let_go;
 	run($two, 'SELECT pg_advisory_unlock_all()');
 	$one->query_is('SELECT a FROM t; COMMIT', '3', 'and goes on');
 }
@@ -109,25 +99,14 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 # What it waits for
 # ----------
 
-sub wait_event
-{
-	my ($at, $s) = @_;
-
-	return $at->value(
-		"SELECT wait_event_type FROM pg_stat_activity WHERE pid = " . $s->pid);
-}
-
 # The end of a session and DISCARD ALL wait longer.
 {
 	run($one, "SELECT redis_lock('seen')");
 	my $id = $proxy->rule(match => 'seen', action => 'hold');
 	$one->start('DISCARD ALL');
 	$proxy->wait_for_rule($id);
-	ok( poll_until(
-			'the wait to be seen',
-			sub { wait_event($node, $one) eq 'Extension' }),
-		'waiting for Redis is a wait event');
-	let_go();
+	ok($node->wait_for_event($one, 'Extension'), 'waiting for Redis is a wait event');
+	$proxy->let_go;
 	is($one->wait->error, undef, 'it returns');
 }
 
@@ -140,10 +119,7 @@ sub wait_event
 	my $worker = $other->table_worker_pid;
 	kill 'STOP', $worker;
 	$s->start('DISCARD ALL');
-	ok( poll_until(
-			'the wait to be seen',
-			sub { wait_event($other, $s) eq 'Extension' }),
-		'waiting for the table is one');
+	ok($other->wait_for_event($s, 'Extension'), 'waiting for the table is one');
 	kill 'CONT', $worker;
 	is($s->wait->error, undef, 'it returns');
 

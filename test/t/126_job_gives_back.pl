@@ -69,6 +69,4 @@ $two->query_is("CALL redis_with_lock('job', 'SELECT 1')", 'f', 'after ROLLBACK a
 $one->cancel;
 $one->wait->fails('57014', qr/cancel/, 'ended');
 released('job', 'the lock is free');
-
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

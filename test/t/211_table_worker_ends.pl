@@ -130,31 +130,13 @@ sub in_the_middle
 	my $pid = $node->table_worker_pid;
 	my @before = $table->all_keys;
 
-	$node->set(
-		'synchronous_standby_names' => 'nobody',
-		'lockredis.table_synchronous_commit' => 'on');
-
-	# It is the checkpointer that tells the others of standbys.
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->let_commits_wait(1);
 	kill 'STOP', $pid;
 	ask();
 	kill 'CONT', $pid;
-	poll_until('the worker to hang in its commit',
-		sub {
-			$node->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $pid")
-			  eq 'SyncRep';
-		});
+	$node->wait_for_event($pid, 'SyncRep');
 	is_deeply([ $table->all_keys ], \@before, 'middle: nobody sees the rows');
 	return $pid;
-}
-
-sub commit_again
-{
-	$node->set(
-		'synchronous_standby_names' => '',
-		'lockredis.table_synchronous_commit' => 'off');
-	$node->safe_psql('postgres', 'CHECKPOINT');
-	return;
 }
 
 {
@@ -169,7 +151,7 @@ sub commit_again
 	$node->value("SELECT pg_terminate_backend($pid)");
 	is($s[$_]->wait(limit(15))->error, undef, "middle: session $_ has its lock")
 	  foreach 0, 4, 5;
-	commit_again();
+	$node->let_commits_wait(0);
 	another_worker($pid);
 	have_theirs('middle', 0, 4, 5);
 	give_back('middle', 0, 4, 5);
@@ -188,7 +170,7 @@ sub commit_again
 	$_->quit foreach @s;
 	poll_until('the server to be back',
 		sub { eval { $node->value('SELECT 1') } });
-	commit_again();
+	$node->let_commits_wait(0);
 	$node->wait_for_up;
 	poll_until('rows of the dead instance to be cleared',
 		sub { $table->all_keys == 1 });
@@ -219,6 +201,4 @@ sub commit_again
 	$node->wait_for_up;
 	nothing_left($node, $table, name => 'backend killed: nothing is left');
 }
-
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);

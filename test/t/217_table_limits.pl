@@ -45,8 +45,7 @@ $admin->query(
 	  CREATE INDEX slow ON redis_lock_rows (slow_to_write(key))});
 $node->log_since_here;
 $one->start("SELECT redis_lock('slow')");
-poll_until('the worker to be about it',
-	sub { $admin->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $worker") eq 'PgSleep' });
+$node->wait_for_event($worker, 'PgSleep');
 is($one->wait(30)->error, undef, 'the lock is had');
 $one->query_is("SELECT redis_unlock('slow')", 't', 'and given back');
 is($node->table_worker_pid, $worker, 'the worker has not ended');

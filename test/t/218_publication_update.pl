@@ -316,5 +316,4 @@ $sub->value('DROP SUBSCRIPTION everything');
 is($sub->value('SELECT count(*) FROM redis_lock_rows'), 0, 'no row is left');
 $_->quit foreach $here, $there;
 nothing_left($pub, $pub_table);
-nothing_left($sub, $sub_table);
-done_testing();
+end_test($sub, $sub_table);

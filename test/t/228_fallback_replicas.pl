@@ -67,6 +67,4 @@ foreach my $key ('before', 'meanwhile', 'given')
 is($node->lock_stat('losses'), 0, 'nothing was lost');
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');
 $none->query_is('SELECT redis_unlock_all()', '1', 'given back');
-$_->quit foreach $none, $one;
-nothing_left($node, $redis, clients => 3);
-done_testing();
+end_test($node, $redis, clients => 3);

@@ -62,5 +62,4 @@ poll_until('y to be in Redis alone',
 	sub { $redis->cmd('EXISTS', 'y') eq '1' && $table->cmd('EXISTS', 'y') eq '0' });
 $s->query_is("SELECT redis_unlock('y')", 't', 'the other one is confirmed, and unlocked');
 $s->quit;
-nothing_left($node, $redis, clients => 3);
-done_testing();
+end_test($node, $redis, clients => 3);

@@ -193,5 +193,4 @@ $redis->cmd('DEL', 'redisson_lock_queue:{e}', 'redisson_lock_timeout:{e}');
 
 $_->quit foreach @sessions;
 is($node->lock_stat('losses'), 0, 'nothing was lost');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

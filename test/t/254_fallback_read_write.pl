@@ -87,5 +87,4 @@ poll_until('it to be gone', sub { !$redis->cmd('EXISTS', 'given') });
 
 $_->quit foreach $one, $two, $three, $four;
 is($node->lock_stat('losses'), 1, 'one was lost');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

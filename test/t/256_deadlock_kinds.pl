@@ -130,5 +130,4 @@ foreach my $node (@nodes)
 
 	$_->quit foreach @sessions;
 }
-nothing_left($nodes[0], $redis);
-done_testing();
+end_test($nodes[0], $redis);

@@ -196,8 +196,7 @@ $admin->query(
 	  SELECT pg_advisory_lock(257)});
 $node->set('lockredis.command_timeout' => '15s');
 $one->start("SELECT redis_try_lock('late')");
-poll_until('the worker to write', sub {
-	$node->value("SELECT wait_event FROM pg_stat_activity WHERE pid = $worker") eq 'PgSleep' });
+$node->wait_for_event($worker, 'PgSleep');
 $admin->query(
 	q{BEGIN; INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
 	  VALUES ('late', 'x', '1 h', 'infinity');

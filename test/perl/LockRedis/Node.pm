@@ -309,17 +309,30 @@ sub wait_for_postgres_lock
 		});
 }
 
-# The session waits for that (pg_stat_activity.wait_event).
+# The session, or the process with that id, waits for that (pg_stat_activity.wait_event), or for
+# something of that type.
 sub wait_for_event
 {
-	my ($self, $session, $event) = @_;
+	my ($self, $who, $event) = @_;
+	my $pid = ref $who ? $who->pid : $who;
 
 	return poll_until(
-		"session $session->{number} to wait: $event",
+		"process $pid to wait: $event",
 		sub {
-			$self->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-				  . $session->pid) eq $event;
+			$self->value(
+				"SELECT '$event' IN (wait_event, wait_event_type) FROM pg_stat_activity WHERE pid = $pid"
+			) eq 't';
 		});
+}
+
+# Whether commits of the table worker, and of sessions, wait for a standby that there is not
+sub let_commits_wait
+{
+	my ($self, $wait) = @_;
+
+	return $self->set(
+		synchronous_standby_names => $wait ? 'nobody' : '',
+		'lockredis.table_synchronous_commit' => $wait ? 'on' : 'off');
 }
 
 # In fallback mode: which store new locks go to, and wait until it is that one.
