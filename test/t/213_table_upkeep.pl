@@ -14,7 +14,7 @@ use IPC::Run;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
 
-my $pairs = $ENV{LOCKREDIS_TEST_PAIRS} || 100_000;
+my $pairs = $ENV{LOCKREDIS_TEST_PAIRS} || 25_000;
 my $clients = 16;
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create(
@@ -67,20 +67,6 @@ sub pgbench
 		\$output,
 		'2>&1');
 	is($?, 0, "$name: nobody failed") || diag $output;
-	return;
-}
-
-# In five parts.  Before the next one the table is vacuumed, as autovacuum does it, which comes when
-# the machine lets it: what is dead by then is used again.
-sub pgbench_with_vacuum
-{
-	my ($script, $count, $name) = @_;
-
-	foreach (1 .. 5)
-	{
-		pgbench($script, $count / 5, $name . "_$_");
-		$viewer->value('VACUUM redis_lock_rows');
-	}
 	return;
 }
 
@@ -145,7 +131,7 @@ sub pgbench_with_vacuum
 	my $since = now();
 	my $limit = 3 * 1024 * 1024;
 
-	pgbench_with_vacuum(<<'SQL', $pairs, 'pairs');
+	pgbench(<<'SQL', $pairs, 'pairs');
 SELECT redis_lock('own ' || :client_id);
 SELECT redis_unlock('own ' || :client_id);
 SQL
@@ -155,11 +141,17 @@ SQL
 	cmp_ok($took, '<', 2 * $pairs, 'pairs: fewer commits than requests');
 	cmp_ok(size(), '<=', $limit, 'pairs: the table is small');
 
-	pgbench_with_vacuum(<<'SQL', $pairs / 4, 'many_keys');
+	# In five parts.  Before the next one the table is vacuumed, as autovacuum does it, which comes
+	# when the machine lets it: what is dead by then is used again.
+	foreach (1 .. 5)
+	{
+		pgbench(<<'SQL', $pairs / 5, "many_keys_$_");
 \set k random(1, 100000)
 SELECT redis_lock('key ' || :k);
 SELECT redis_unlock('key ' || :k);
 SQL
+		$viewer->value('VACUUM redis_lock_rows');
+	}
 	note sprintf 'many keys: table of %d bytes', size();
 	cmp_ok(size(), '<=', $limit, 'many keys: the table is small');
 
@@ -194,22 +186,14 @@ SQL
 	# Less than the budget of a request.
 	my $one = $node->session(settings => { statement_timeout => '4s' });
 
-	$node->set(
-		'synchronous_standby_names' => 'nobody',
-		'synchronous_commit' => 'on');
-
-	# It is the checkpointer that tells the others of standbys.
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->set(synchronous_standby_names => 'nobody', synchronous_commit => 'on');
 	$one->query_is("SELECT redis_try_lock('sync'), redis_fenced_lock('token')",
 		't|1', 'off: nobody is waited for');
 	$one->query_is('SELECT redis_unlock_all()', '2', 'off: nor for a release');
 	$node->set('lockredis.table_synchronous_commit' => 'on');
 	$one->query_fails("SELECT redis_try_lock('sync')",
 		'57014', qr/statement timeout/, 'on: the commit waits');
-	$node->set(
-		'synchronous_standby_names' => '',
-		'lockredis.table_synchronous_commit' => 'off');
-	$node->safe_psql('postgres', 'CHECKPOINT');
+	$node->let_commits_wait(0);
 	nothing_left($node, $table, name => 'on: nothing is left of it');
 	$one->quit;
 }
@@ -221,35 +205,16 @@ SQL
 #
 {
 	my ($one, $two) = map { $node->session } 1 .. 2;
-	my $standbys = sub {
-		$node->set(
-			'synchronous_standby_names' => $_[0],
-			'lockredis.table_synchronous_commit' => $_[0] eq '' ? 'off' : 'on');
-		$node->safe_psql('postgres', 'CHECKPOINT');
-		return;
-	};
 	my @times;
 
 	foreach my $round (1 .. 3)
 	{
-		$standbys->('nobody');
+		$node->let_commits_wait(1);
 		$one->start("SELECT redis_lock('one')");
-		poll_until(
-			'the worker to wait for a standby',
-			sub {
-				$node->value(
-					'SELECT wait_event FROM pg_stat_activity WHERE pid = '
-					  . $node->table_worker_pid) eq 'SyncRep';
-			});
+		$node->wait_for_event($node->table_worker_pid, 'SyncRep');
 		$two->start("SELECT redis_lock('two')");
-		poll_until(
-			'another to ask meanwhile',
-			sub {
-				$node->value(
-					'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $two->pid) eq
-				  'Extension';
-			});
-		$standbys->('');
+		$node->wait_for_event($two, 'Extension');
+		$node->let_commits_wait(0);
 		is($one->wait->error, undef, "round $round: committed");
 		my $since = now();
 		is($two->wait->error, undef, "round $round: and the other");
@@ -300,6 +265,4 @@ SQL
 		$one->quit;
 	}
 }
-
-nothing_left($node, $table);
-done_testing();
+end_test($node, $table);
