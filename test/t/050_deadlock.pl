@@ -13,7 +13,7 @@
 
 use LockRedis::Test;
 
-my $redis = lock_store;
+my $redis = LockRedis::Redis->new;
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $redis,

@@ -179,14 +179,7 @@ subtest 'given leases are renewed past pre-commit' => sub {
 			"BEGIN; SELECT redis_xact_lock('$key', '$lease');
 			 INSERT INTO t VALUES (1); NOTIFY n");
 		$session->start('COMMIT');
-		my $state = $key eq 'k' ? 'IPC SyncRep' : 'Lock object';
-		poll_until(
-			"$key to wait: $state",
-			sub {
-				$node->value(
-					"SELECT wait_event_type || ' ' || wait_event FROM pg_stat_activity WHERE pid = "
-					  . $session->pid) eq $state;
-			});
+		$node->wait_for_event($session, $key eq 'k' ? 'SyncRep' : 'object');
 	}
 	poll_until('a lease and more to have passed',
 		sub { $node->count_locks("renewals >= 4 AND NOT renewed AND granted") == 2 });
@@ -220,73 +213,71 @@ subtest 'given leases are renewed past pre-commit' => sub {
 # session   the same for a session-level lock of a writer
 # alone     less than a tenth, and the store cannot be reached: refused
 # Who wakes up so late that less is left than was meant proves nothing: then all once more.
-of_redis 'the store cannot be out of reach' => sub {
-	subtest 'margin' => sub {
-		my $lease = 10;
-		my $plenty = $lease * 0.3;
-		my $little = $lease * 0.08;
-		my (%result, %sent, $renewed, $refused);
+subtest 'margin' => sub {
+	my $lease = 10;
+	my $plenty = $lease * 0.3;
+	my $little = $lease * 0.08;
+	my (%result, %sent, $renewed, $refused);
 
-		my $in_time = sub {
-			my %s = (
-				map({ ($_ => $node->session) } qw(plenty little session)),
-				alone => $far->session);
-			my $watch = $redis->monitor;
-			my $before = $far->lock_stat('commits_refused');
-			my $late = 0;
+	my $in_time = sub {
+		my %s = (
+			map({ ($_ => $node->session) } qw(plenty little session)),
+			alone => $far->session);
+		my $watch = $redis->monitor;
+		my $before = $far->lock_stat('commits_refused');
+		my $late = 0;
 
-			foreach my $name (sort keys %s)
-			{
-				my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
-				my $left = $name eq 'plenty' ? $plenty : $little;
+		foreach my $name (sort keys %s)
+		{
+			my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
+			my $left = $name eq 'plenty' ? $plenty : $little;
 
-				run($s{$name},
-					"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
-				$s{$name}->start(
-					qq{SELECT clock_timestamp() + expires_in AS ends FROM redis_locks WHERE key = '$name' \\gset
-					   SELECT pg_sleep(extract(epoch FROM :'ends'::timestamptz - clock_timestamp()) - $left);
-					   COMMIT;
-					   SELECT extract(epoch FROM :'ends'::timestamptz - clock_timestamp())});
-			}
-			$proxy->mode('refuse');
-			$proxy->reset_all;
+			run($s{$name},
+				"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
+			$s{$name}->start(
+				qq{SELECT clock_timestamp() + expires_in AS ends FROM redis_locks WHERE key = '$name' \\gset
+				   SELECT pg_sleep(extract(epoch FROM :'ends'::timestamptz - clock_timestamp()) - $left);
+				   COMMIT;
+				   SELECT extract(epoch FROM :'ends'::timestamptz - clock_timestamp())});
+		}
+		$proxy->mode('refuse');
+		$proxy->reset_all;
 
-			my %address = map { $_->{name} => $_->{addr} } $redis->clients;
-			foreach my $name (sort keys %s)
-			{
-				$result{$name} = $s{$name}->wait;
-				my ($left) = $result{$name}->out =~ /(-?[\d.]+)\z/;
-				$late = 1 if !defined $left || $left < ($name eq 'plenty' ? 1.2 : 0.05);
-			}
-			$renewed = $redis->cmd('PTTL', 'session');
-			$refused = $far->lock_stat('commits_refused') - $before;
-			my @lines = $watch->stop;
-			foreach my $name (qw(plenty little session))
-			{
-				my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
-				$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
-			}
-			$s{session}->query('SELECT redis_unlock_all()');
-			$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
-			$_->quit foreach values %s;
-			$proxy->mode('pass');
-			$far->wait_for_up;
-			return !$late;
-		};
-		poll_until('all to commit in time', $in_time, 300);
-		is($result{$_}->error, undef, "$_: committed") foreach qw(plenty little session);
-		cmp_ok($renewed, '>', $little * 1000, 'the session-level lease was renewed');
-		$result{alone}->fails(
-			'40001',
-			qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
-			'without the store it is refused');
-		is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
-		is($refused, 1, 'which is counted');
-		is_deeply(
-			\%sent,
-			{ plenty => 2, little => 3, session => 2 },
-			'take and release, and one to renew where little was left');
+		my %address = map { $_->{name} => $_->{addr} } $redis->clients;
+		foreach my $name (sort keys %s)
+		{
+			$result{$name} = $s{$name}->wait;
+			my ($left) = $result{$name}->out =~ /(-?[\d.]+)\z/;
+			$late = 1 if !defined $left || $left < ($name eq 'plenty' ? 1.2 : 0.05);
+		}
+		$renewed = $redis->cmd('PTTL', 'session');
+		$refused = $far->lock_stat('commits_refused') - $before;
+		my @lines = $watch->stop;
+		foreach my $name (qw(plenty little session))
+		{
+			my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
+			$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
+		}
+		$s{session}->query('SELECT redis_unlock_all()');
+		$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
+		$_->quit foreach values %s;
+		$proxy->mode('pass');
+		$far->wait_for_up;
+		return !$late;
 	};
+	poll_until('all to commit in time', $in_time, 300);
+	is($result{$_}->error, undef, "$_: committed") foreach qw(plenty little session);
+	cmp_ok($renewed, '>', $little * 1000, 'the session-level lease was renewed');
+	$result{alone}->fails(
+		'40001',
+		qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
+		'without the store it is refused');
+	is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
+	is($refused, 1, 'which is counted');
+	is_deeply(
+		\%sent,
+		{ plenty => 2, little => 3, session => 2 },
+		'take and release, and one to renew where little was left');
 };
 
 end_test([ $node, $far ], $redis);
