@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Who writes into the tables breaks nothing but his own: nobody may but their owner, and what he
-# does there, beside sessions that count under locks, disturbs no other key, holds nobody up, and
-# never ends the table worker.  308_torture_fallback has table mode under contention.
+# does there, beside sessions that count under locks, disturbs no other key and never ends the table
+# worker.  257_table_blocked has what he leaves open.  308_torture_fallback has table mode under contention.
 # Proves G1, G25.
 
 use IPC::Run;
@@ -12,7 +12,6 @@ use PostgreSQL::Test::Utils;
 my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create('main', redis => $table);
 my $one = $node->session;
-my $two = $node->session;
 
 $node->wait_for_up;
 $node->safe_psql(
@@ -98,38 +97,5 @@ is($node->table_worker_pid, $worker, 'the worker is the same one');
 poll_until('what is left to have gone', sub { !$table->all_keys });
 $one->query_is("SELECT redis_try_lock('contested ' || i), redis_unlock('contested ' || i) FROM generate_series(1, 5) i",
 	join("\n", ('t|t') x 5), 'all keys are free');
-
-# ----------
-# A transaction of his is left open
-# ----------
-
-{
-	my $idle = $node->session;
-	my @others = map { $node->session } 1 .. 4;
-
-	$idle->query('BEGIN');
-	$idle->query(qq{INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
-		VALUES ('idle', '$somebody', '1 h', clock_timestamp() + interval '1 h')});
-	$node->set('lockredis.command_timeout' => '60s');
-	$one->start("SELECT redis_lock('idle')");
-	$two->start("SELECT redis_is_locked('idle')");
-	$node->wait_for_waiters('idle', 1);
-	my $since = now();
-	$_->start(
-		q{DO $$ BEGIN
-			FOR i IN 1 .. 20 LOOP
-				PERFORM redis_lock('free ' || pg_backend_pid());
-				PERFORM redis_unlock('free ' || pg_backend_pid());
-			END LOOP; END $$}) foreach @others;
-	is_deeply([ map { $_->wait(limit(20))->error } @others ],
-		[ (undef) x 4 ], 'other keys go on');
-	note sprintf '80 pairs in %.2f s', now() - $since;
-	is($two->wait(limit(20))->value, 'f', 'the row is not there yet');
-	ok($one->is_running, 'the key cannot be asked for');
-	$idle->query('ROLLBACK');
-	is($one->wait(limit(20))->error, undef, 'the key comes free');
-	$one->query_is("SELECT redis_unlock('idle')", 't', 'given back');
-	$_->quit foreach $idle, @others;
-}
 
 end_test($node, $table);
