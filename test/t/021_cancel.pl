@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Interrupts at every point of an acquire: cancel, statement_timeout and
-# pg_terminate_backend give back whatever was or will be taken, and nothing else.
+# Interrupts at every point of an acquire: a cancel and pg_terminate_backend give back whatever was
+# or will be taken, and nothing else.
 # A create that is delivered within its budget holds for about one repeat interval
 # of the watchdog, one that comes later never holds.
 # Proves G5.
@@ -15,68 +15,17 @@ start_servers();
 # Every way to be stopped at every point
 # ----------
 
-my $timeout_ms = limit(0.5) * 1000;
-my @stops = (
-	{
-		name => 'cancel',
-		do => sub { $_[0]->cancel },
-		fails => [ '57014', qr/canceling statement due to user request/ ]
-	},
-	{
-		name => 'statement_timeout',
-		before => "SET statement_timeout = '${timeout_ms}ms'",
-		fails => [ '57014', qr/canceling statement due to statement timeout/ ]
-	},
-	{
-		name => 'terminate',
-		do => sub { $_[0]->terminate },
-		fails =>
-		  [ '57P01', qr/terminating connection due to administrator command/ ]
-	});
-
-# A statement_timeout may strike before the test has seen the state it waits
-# for; then the statement has gone through it.  It may also strike before a request
-# is sent that a rule waits for, which is_held says: that was another point.
-sub reached
-{
-	my ($s, $what, $condition) = @_;
-
-	poll_until($what, sub { $condition->() || !$s->is_running });
-	return;
-}
+# statement_timeout is a cancel, with other words: 059_blocked_owner has it.
+my %stops = (
+	cancel => [ '57014', qr/canceling statement due to user request/ ],
+	terminate => [ '57P01', qr/terminating connection due to administrator command/ ]);
 
 sub waits
 {
 	my ($s, $key) = @_;
 
-	reached($s, 'the session to wait',
-		sub {
-			$node->value(
-				"SELECT count(*) FROM redis_locks WHERE key = '$key' AND waiting_since IS NOT NULL AND pid = "
-				  . $s->pid) == 1;
-		});
-	return 1;
-}
-
-sub waits_for_socket
-{
-	my ($s) = @_;
-
-	reached($s, 'the session to wait for its socket',
-		sub {
-			$node->value(
-				"SELECT wait_event_type FROM pg_stat_activity WHERE pid = "
-				  . $s->pid) eq 'Extension';
-		});
-	return 1;
-}
-
-sub is_held
-{
-	my ($s) = @_;
-
-	reached($s, 'the rule to act', sub { $proxy->acted($rule) });
-	return $proxy->acted($rule);
+	return poll_until('the session to wait',
+		sub { $node->count_locks("key = '$key' AND waiting_since IS NOT NULL AND pid = " . $s->pid) == 1 });
 }
 
 # The points.  In each, "before" makes the situation; with "has" the session has the lock,
@@ -89,14 +38,14 @@ my @points = (
 		name => 'while connect() is under way',
 		new => 1,
 		before => sub { $proxy->mode('hang') },
-		reached => \&waits_for_socket,
+		reached => sub { $node->wait_for_event($_[0], 'Extension') },
 		after => sub { $proxy->mode('pass') }
 	},
 	{
 		name => 'while the handshake is under way',
 		new => 1,
 		before => sub { $proxy->mode('silent') },
-		reached => \&waits_for_socket,
+		reached => sub { $node->wait_for_event($_[0], 'Extension') },
 		after => sub { $proxy->mode('pass'); $proxy->release }
 	},
 
@@ -177,8 +126,7 @@ my @points = (
 		reached => sub {
 			my ($s, $key) = @_;
 			waits($s, $key);
-			reached($s, 'the subscription', sub { is_awaited($key) });
-			return 1;
+			poll_until('the subscription', sub { is_awaited($key) });
 		},
 		after => sub {
 			my ($s, $key) = @_;
@@ -200,7 +148,7 @@ my @points = (
 			$redis->foreign_lock($key);
 			hold_next("channel:{$key}", on => 'reply');
 		},
-		reached => sub { is_held(@_) && waits(@_) },
+		reached => sub { rule_acted(); waits(@_) },
 		after => sub {
 			my ($s, $key) = @_;
 			is($node->count_locks("key = '$key' AND pid IS NOT NULL"), 0, 'the wait is over');
@@ -311,50 +259,30 @@ my $number = 0;
 
 sub session_at
 {
-	my ($point, $stop) = @_;
+	my ($point) = @_;
+	my $key = sprintf 'key %03d', ++$number;
+	my $s = $point->{new} ? $node->session : $node->connected_session;
+	my $sql = $point->{sql} || "SELECT redis_lock('KEY')";
 
-	foreach my $try (1 .. 20)
-	{
-		my $key = sprintf 'key %03d', ++$number;
-		my $s = $point->{new} ? $node->session : $node->connected_session;
-		my $sql = $point->{sql} || "SELECT redis_lock('KEY')";
-
-		$sql =~ s/KEY/$key/;
-		$s->query("SELECT redis_lock('$key'$point->{has})") if defined $point->{has};
-		$point->{before}->($s, $key) if $point->{before};
-		hold_next($key, @{ $point->{hold} }) if $point->{hold};
-		$s->query($stop->{before}) if $stop->{before};
-		$s->start($sql);
-		my $reached = $point->{reached} || \&is_held;
-		return ($s, $key) if $reached->($s, $key);
-
-		note 'stopped too early';
-		$s->wait(10);
-		$proxy->let_go;
-		$s->quit;
-		$redis->cmd('DEL', $key);
-	}
-	die "never $point->{name}\n";
+	$s->query("SELECT redis_lock('$key'$point->{has})") if defined $point->{has};
+	$point->{before}->($s, $key) if $point->{before};
+	hold_next($key, @{ $point->{hold} }) if $point->{hold};
+	$s->start($sql =~ s/KEY/$key/r);
+	$point->{reached} ? $point->{reached}->($s, $key) : rule_acted();
+	return ($s, $key);
 }
 
 foreach my $point (@points)
 {
-	foreach my $stop (@stops)
+	foreach my $stop (sort keys %stops)
 	{
-		subtest "$stop->{name} $point->{name}" => sub {
-			my ($s, $key) = session_at($point, $stop);
-			my $alive = $stop->{name} ne 'terminate';
+		subtest "$stop $point->{name}" => sub {
+			my ($s, $key) = session_at($point);
+			my $alive = $stop ne 'terminate';
 
-			$stop->{do}->($s) if $stop->{do};
-			$s->wait(10)->fails(@{ $stop->{fails} }, 'stopped');
-			if ($alive)
-			{
-				$s->query('RESET statement_timeout');
-			}
-			else
-			{
-				poll_until('the backend to end', sub { $s->is_gone });
-			}
+			$s->$stop;
+			$s->wait(10)->fails(@{ $stops{$stop} }, 'stopped');
+			poll_until('the backend to end', sub { $s->is_gone }) if !$alive;
 			$point->{after}->($s, $key, $alive);
 
 			# Its connection can be used, the lock can be had again, by others
@@ -379,7 +307,4 @@ foreach my $point (@points)
 	nothing_left($node, $redis, name => "nothing is left $point->{name}");
 }
 
-$_->quit foreach $two, $three;
-nothing_left($node, $redis, clients => 2,
-	name => 'only the watchdog is connected');
-done_testing();
+end_test($node, $redis, clients => 2, name => 'only the watchdog is connected');

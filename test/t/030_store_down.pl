@@ -398,24 +398,6 @@ poll_until('the foreign lease to be over', sub { !$redis->all_keys });
 $waiters[0]->query_is("SELECT redis_try_lock('hot')", 't', 'thawed: works');
 $waiters[0]->query_is("SELECT redis_unlock('hot')", 't', 'again');
 
-# A request that was cancelled unread.  The watchdog keeps it in mind for as long as it
-# could still have been answered.
-$node->set('lockredis.command_timeout' => '5s');
-$redis->freeze;
-$other->start("SELECT redis_lock('cancelled')");
-poll_until(
-	'the request to be under way',
-	sub {
-		$node->value('SELECT wait_event FROM pg_stat_activity WHERE pid = '
-			  . $other->pid) =~ /^(?:Extension|LockRedisReply)$/;
-	});
-$other->cancel;
-$other->wait->fails('57014', qr/cancel/, 'cancelled in a freeze');
-$redis->thaw;
-poll_until('the cancelled lock to be given back',
-	sub { !$redis->all_keys && $node->count_locks == 0 });
-$node->set(%timeouts);
-
 # ----------
 # Not where lockredis.url says
 # ----------

@@ -10,9 +10,6 @@
 #
 # Proves G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Test;
 
 my $redis = LockRedis::Redis->new;
@@ -234,7 +231,8 @@ is($node->times_logged($refuses), 1, 'once');
 $_->quit foreach values %taker;
 clean_up('orphans');
 
-# One that is never allowed ends with its lease, be it of a release ...
+# One that is never allowed ends with its lease.  (What was asked for and not answered counts too:
+# the simulator's mutants look_9_for_ever and asked_lease.)
 $node->set('lockredis.command_timeout' => '2s');
 $one->value("SELECT redis_lock('other:end1', '6s')");
 forbid();
@@ -244,33 +242,6 @@ is($node->count_locks(q{key = 'other:end1' AND pid IS NULL}), 1, 'leaves an orph
 poll_until('it to have ended', sub { $node->count_locks == 0 });
 allow();
 
-# ... or of a create that was not answered.
-$one->value("SELECT redis_is_locked('app:warm')");
-$proxy->rule(on => 'reply', match => 'other:end2', action => 'drop');
-signal_watchdog('STOP');
-$one->query_fails("SELECT redis_lock('other:end2', '6s')",
-	'58030', qr/did not answer/, 'a create that is not answered');
-is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'leaves an orphan');
-forbid();
-signal_watchdog('CONT');
-poll_until('it to have ended', sub { $node->count_locks == 0 });
-allow();
-
-# What was asked for and not answered counts too: here a lease that Redis has given
-# and the session does not know of.  The lock is lost at the end of the one it knows.
-# (The script is loaded by then.)
-$one->value("SELECT redis_lock('other:end3', '6s'), redis_extend('other:end3', '6s')");
-$rule = $proxy->rule(on => 'reply', match => 'other:end3', action => 'drop');
-$one->query_fails("SELECT redis_extend('other:end3', '1h')",
-	'58030', qr/did not answer/, 'a lease that is not answered');
-forbid();
-$node->wait_for_loss('other:end3');
-$one->value("SELECT redis_unlock_all()");
-is($redis->cmd('EXISTS', 'other:end3'), 1, 'Redis has it for longer');
-pause(5);
-is($node->count_locks(q{key = 'other:end3' AND pid IS NULL}), 1, 'so it stays an orphan');
-clean_up('ends');
-is($redis->cmd('EXISTS', 'other:end3'), 0, 'and is given back in the end');
 $node->set('lockredis.command_timeout' => '20s');
 $node->wait_for_up;
 
@@ -328,6 +299,4 @@ $redis->cmd('ACL', 'SETUSER', 'bob', '+pexpire');
 is($node->times_logged($refuses) > 0, 1, 'it is logged');
 is($holder->value('SELECT redis_unlock_all()'), 0, 'all were lost');
 
-$_->quit foreach $holder, $one;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

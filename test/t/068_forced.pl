@@ -5,19 +5,8 @@
 # background worker stands still meanwhile.  It takes tokens and permits too.  Where nobody
 # has anything it says so, unless it may not see whether that is so.
 #
-# One whose lock was granted, and who does not know yet, asks once more:
-#
-#   A: asks for the lock, which is had; the answer is on its way
-#   F: takes it away from A
-#   A: reads the answer
-#
-# So it does if somebody else has had the lock since, from whom it was taken away, too.  But
-# who is granted it after it was taken away from somebody else keeps it:
-#
-#   F: takes it away from X, who has it elsewhere; the answer is on its way
-#   A: asks for the lock, which is had; the answer is on its way
-#   F: reads the answer
-#   A: reads the answer
+# (One whose lock was granted, and who does not know that yet, is the simulator's: its mutants
+# granted_before_force and granted_after_force.)
 #
 # Proves G6.
 
@@ -183,62 +172,6 @@ of_redis 'other values, and the rights of a user' => sub {
 	$sessions[0]->query("SELECT redis_unlock_all()");
 };
 
-#
-# One who does not know yet that it has it
-#
-
-foreach my $call (qw(lock read_lock fair_lock))
-{
-	my $one = $sessions[1];
-	my $key = "late $call";
-	my $stop = LockRedis::Debugger->new($one->pid);
-
-	$stop->run_to('lt_grant');
-	$one->start("SELECT redis_$call('$key')");
-	$stop->wait_for_stop;
-	is_forced($key, $call);
-	if ($call eq 'lock')
-	{
-		# The first in the queue stands still, so the next one is let go ahead.
-		is($sessions[2]->query("SELECT redis_lock('$key')")->error, undef, 'somebody else has it');
-		is_forced($key, "$call, once more");
-	}
-	$stop->let_go;
-	is($one->wait(60)->error, undef, "$call: had, in the end");
-	is($force->value("SELECT redis_lock_owner('$key') IS NOT NULL"), 't', "$call: in the store too");
-	$one->query_is('SELECT redis_unlock_all()', '1', "$call: given back");
-}
-
-$sessions[2]->query('SELECT redis_unlock_all()');
-
-of_redis 'who is granted it after it was taken away from somebody else' => sub {
-	foreach my $call (qw(lock fair_lock))
-	{
-		my $one = $sessions[1];
-		my $key = "next $call";
-		my $forced = LockRedis::Debugger->new($force->pid);
-		my $granted = LockRedis::Debugger->new($one->pid);
-
-		$redis->foreign_lock($key, owner => 'other:1', ms => 3_600_000);
-		$granted->run_to('lt_grant');
-		$one->start("SELECT redis_$call('$key')");
-		$node->wait_for_waiters($key, 1);
-		$forced->run_to('ask_run', 'op->kind == STORE_FORCE');
-		$force->start("SELECT redis_force_unlock('$key')");
-		$forced->wait_for_stop;
-		$forced->tell('finish');
-		$granted->wait_for_stop;
-		my $owner = $redis->owner_of($key);
-		$forced->let_go;
-		is($force->wait->value, 't', "$call: taken away");
-		$granted->let_go;
-		is($one->wait(60)->error, undef, "$call: had");
-		is($redis->owner_of($key), $owner, "$call: by the first grant");
-		$one->query_is("SELECT redis_unlock('$key')", 't', "$call: given back");
-	}
-};
-
 $force->query("SELECT redis_unlock_all()");
 $redis->cmd('FLUSHALL');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

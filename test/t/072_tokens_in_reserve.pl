@@ -1,10 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A fenced lock that is handed over takes tokens for those it can be handed to next, so
-# they ask nobody.  What they get rises, is given once, and is below all that anybody gets
-# who takes the lock from Redis.  Each interleaving is forced: the lock is taken away, the
-# fence table has a higher token, Redis is emptied, a waiter stops before it knows, a
-# savepoint is rolled back, a holder without a token is in between.
+# A fenced lock that is handed over takes tokens for those it can be handed to next, so they ask
+# nobody.  What they get rises, is given once, and is below all that anybody gets who takes the lock
+# from Redis; where the fence table has a higher token, or Redis is emptied, the reserve has ended.
+# (Who takes it away, stops, or holds it without a token in between is the simulator's: its mutants
+# reserve_twice, reserve_kept, reserve_moved, lua_reserve_untaken.)
 #
 # one has the lock, the others come behind it; "somebody" is another client.
 #
@@ -107,44 +107,6 @@ foreach my $max (3, 1)
 $node->set('lockredis.max_handoffs' => MAX_HANDOFFS);
 
 #
-# Taken away with tokens in reserve.
-#
-# one ─► two: 2, in reserve 3 .. ─► somebody takes the lock, and a higher token
-#     ─► three: 3, is not told yet ─► somebody's token is recorded: three is refused
-#
-{
-	my $key = 'taken away';
-	my ($one, $two, $three) = sessions(3);
-
-	queue($key, $fenced, $one, $two, $three);
-	is_deeply([ hand($key, $one, $two) ], [ 2, 1 ], "$key: two");
-	my $theirs = take_elsewhere($key);
-	cmp_ok($theirs, '>', 1 + MAX_HANDOFFS, "$key: theirs is above the reserve");
-	is_deeply([ hand($key, $two, $three) ], [ 3, 0 ], "$key: three is handed it, with a token");
-	run($one, "SELECT redis_fence_check('$key', $theirs)");
-	$three->query_fails("SELECT redis_fenced_xact_lock('$key')", '55000', qr/was lost/,
-		"$key: which is refused");
-	is($redis->owner_of($key), 'somebody:1', "$key: theirs is not touched");
-	$three->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/lost/, "$key: acknowledged");
-	$redis->cmd('DEL', $key);
-	end_of($key, $one, $two, $three);
-}
-
-# The same, by redis_force_unlock: that is told, and nothing is handed over.
-{
-	my $key = 'forced';
-	my ($one, $two, $three) = sessions(3);
-
-	queue($key, $fenced, $one, $two, $three);
-	hand($key, $one, $two);
-	is($node->value("SELECT redis_force_unlock('$key')"), 't', "$key: taken away");
-	is($three->wait(limit(15))->value, 2 + MAX_HANDOFFS, "$key: three has it from Redis");
-	$two->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/lost/, "$key: two has lost it");
-	run($three, "SELECT redis_unlock('$key')");
-	end_of($key, $one, $two, $three);
-}
-
-#
 # The fence table has a token at or above the next one in reserve.
 #
 # one ─► two: 2, in reserve 3 .. ─► a token is recorded ─► three: 3 is refused, and the mint
@@ -192,82 +154,6 @@ foreach my $recorded (3, 1000)
 	is(run($two, $recording->($key))->value, 4, "$key: two has one above");
 	run($two, 'COMMIT');
 	end_of($key, $one, $two, $three);
-}
-
-#
-# A waiter that stops before it knows: no token is given to it, and none is left out.
-#
-# one ─► two: 2 ─► three, which is stopped ─► the watchdog takes it back: four: 3
-#     ─► three: 4
-#
-{
-	my $key = 'stopped';
-	my ($one, $two, $three, $four) = sessions(4);
-
-	queue($key, $fenced, $one, $two, $three, $four);
-	hand($key, $one, $two);
-	my $calls = $redis->script_calls;
-	hand_to_stopped($key, $two, $three);
-	let_watch();
-	is($four->wait(limit(15))->value, 3, "$key: four has the next one");
-	is($redis->script_calls, $calls, "$key: for nothing");
-	$three->thaw;
-	is_deeply([ hand($key, $four, $three) ], [ 4, 0 ], "$key: three has one above");
-	run($three, "SELECT redis_unlock('$key')");
-	end_of($key, $one, $two, $three, $four);
-}
-
-#
-# A savepoint is rolled back: its token is recorded nowhere, and not given again.
-#
-# one ─► two: savepoint, 2 is recorded ─► ROLLBACK TO ─► three: 3 ─► two, in the same
-# transaction: 4
-#
-{
-	my $key = 'savepoint';
-	my ($one, $two, $three) = sessions(3);
-	my $row = sub { $node->value("SELECT token FROM redis_fences WHERE key = '$key'") };
-
-	run($one, $fenced->($key));
-	$node->queue_up($key, $two => "BEGIN; SAVEPOINT s; SELECT redis_fenced_xact_lock('$key')",
-		$three => $recording->($key));
-	hand($key, $one, $two);
-	is_deeply([ hand($key, $two, $three, 'ROLLBACK TO s') ], [ 3, 0 ], "$key: three");
-	$node->queue_up($key, $two => "SELECT redis_fenced_xact_lock('$key')");
-	is_deeply([ hand($key, $three, $two, 'COMMIT') ], [ 4, 0 ], "$key: two again");
-	is($row->(), 3, "$key: three has recorded its token");
-	run($two, 'COMMIT');
-	is($row->(), 4, "$key: and two that of its second time");
-	end_of($key, $one, $two, $three);
-}
-
-#
-# A holder without a token in between.  The next one goes on with the reserve, unless that
-# holder asks for a token itself: it gets one above, and the reserve has ended.
-#
-foreach my $asks (0, 1)
-{
-	my $key = 'in between' . ($asks ? ', asks' : '');
-	my ($one, $two, $plain, $four) = sessions(4);
-
-	run($one, $fenced->($key));
-	$node->queue_up(
-		$key,
-		$two => $fenced->($key),
-		$plain => "SELECT redis_lock('$key')",
-		$four => $fenced->($key));
-	hand($key, $one, $two);
-	hand($key, $two, $plain);
-	$plain->query_is("SELECT redis_fence('$key')", 'NULL', "$key: has none");
-	if ($asks)
-	{
-		is(run($plain, $fenced->($key))->value, 2 + MAX_HANDOFFS, "$key: now it has");
-		run($plain, "SELECT redis_unlock('$key')");
-	}
-	is_deeply([ hand($key, $plain, $four) ],
-		$asks ? [ 3 + MAX_HANDOFFS, 1 ] : [ 3, 0 ], "$key: the next one");
-	run($four, "SELECT redis_unlock('$key')");
-	end_of($key, $one, $two, $plain, $four);
 }
 
 #
