@@ -133,19 +133,13 @@ extern bool link_has_room(QuorumLink *l, int more, size_t more_text);
 extern void link_reset(QuorumLink *l);
 
 /*
- * Copy one operation, or n that are taken together, as operations of this kind.
- * link_put() returns the index of the copy, or -1 when out of memory. link_put_group()
- * returns how many were copied, all or none; *first is the index of the first, or -1.
+ * Copy an operation, as one of this kind; returns the index of the copy, or -1 when out of
+ * memory.
  */
 extern int	link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
-extern int	link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind,
-						   int *first);
 
 /* Hand the last n copies over to the batch of the node. */
 extern void link_ask(QuorumLink *l, int n, int64 deadline);
-
-/* Make the copy the node's vote on operation "which"; returns the copy. */
-extern int	link_vote(QuorumLink *l, int copy, int which);
 
 /* Say what to do when the copy is answered. */
 extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other);
@@ -265,55 +259,24 @@ extern void quorum_batch_close(QuorumBatch *b);
 extern uint32 quorum_batch_connections(const QuorumBatch *b);
 
 /* ----------
- * quorum_ask.c: What several masters are asked before an operation has its outcome.
- *
- * "which": index of an operation of the batch, or of the first of n that are taken
- * together.
+ * quorum_step.c: What several masters are asked for an operation, and what they have said
+ * about it.
  * ----------
  */
 
-/* Copy them for this node, to be sent by link_ask(); returns how many. */
-extern int	quorum_put_group(QuorumBatch *b, int row, int which, int n, StoreOpKind kind);
-
-/* Ask all nodes that were not asked yet, unless they have to be left out. */
-extern void quorum_ask_rest(QuorumBatch *b, int which, int n);
+/*
+ * Copy n operations, one or a group, for this node, to be sent by link_ask(): they are its
+ * votes on operation "which" and those behind it.  Returns how many were copied, all or
+ * none.
+ */
+extern int	quorum_put(QuorumBatch *b, int row, int which, const StoreOp *ops, int n,
+					   StoreOpKind kind);
 
 /*
- * An attempt has failed: release what was granted, or may have been.  "quiet": notify
- * nobody.
+ * An attempt of n creates has failed: release what was granted, or may have been.  "quiet":
+ * notify nobody.
  */
 extern void quorum_undo(QuorumBatch *b, int which, int n, bool quiet);
-
-/* After that: will nothing be left behind? */
-extern bool quorum_undoes_all(const QuorumBatch *b, int which, int n);
-
-/* Start the next attempt. */
-extern void quorum_begin_attempt(QuorumBatch *b, int which, int n);
-
-/*
- * Start raising the counters of tokens at nodes that are behind; false if a majority is
- * not behind.
- */
-extern bool quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes);
-
-/* Where a node has said who holds the lock there, have it taken from that owner. */
-extern void quorum_turn_force(QuorumBatch *b, int which);
-
-/* ----------
- * quorum_after.c: What masters are asked after an operation has its outcome.
- * ----------
- */
-
-/* It was renewed: create it again at a minority that has forgotten it. */
-extern void quorum_watch(QuorumBatch *b, int which);
-
-/* Copy "which" of the link was answered, perhaps after its operation had the outcome. */
-extern void quorum_look_after(QuorumBatch *b, int row, int which);
-
-/* ----------
- * quorum_step.c: Evaluates what several masters have said about an operation.
- * ----------
- */
 
 /* Give an operation its outcome. */
 extern void quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome);

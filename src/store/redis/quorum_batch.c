@@ -4,7 +4,7 @@
  *	  A batch of operations at several independent masters; see quorum.h.
  *
  * This file decides what happens when.  What the nodes are asked, how their answers
- * combine to an outcome, and what follows from that is in quorum_step.c and below.
+ * combine to an outcome, and what follows from that is in quorum_step.c and quorum.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -50,6 +50,19 @@ quorum_batch_drop(QuorumBatch *b)
 }
 
 /*
+ * quorum_catch_up --- take what a node owes to batches that have ended, without waiting
+ */
+static void
+quorum_catch_up(QuorumBatch *b, int row)
+{
+	NodeBatch  *node = &b->link[row]->node;
+
+	node_batch_process(node, true, false, 0);
+	node_batch_check_time(node);
+	quorum_hear(b, row);
+}
+
+/*
  * quorum_look_where --- prepare the links to the masters that the settings name now
  *
  * Answers owed by former masters are given up.
@@ -70,11 +83,7 @@ quorum_look_where(QuorumBatch *b)
 			(i >= b->n || redis_target_is_outdated(&l->node.target)))
 			node_batch_abandon(&l->node);
 		if (l->node.batch.active)
-		{
-			node_batch_process(&l->node, true, false, 0);
-			node_batch_check_time(&l->node);
-			quorum_hear(b, i);
-		}
+			quorum_catch_up(b, i);
 		if (!l->node.batch.active)
 			link_reset(l);
 		l->mine = l->used;
@@ -140,7 +149,7 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 			StoreOpKind kind = ops[i].kind == STORE_FORCE ? STORE_INSPECT : ops[i].kind;
 
 			if (quorum_may_ask(l, owed, kind) && !link_is_tainted(l, &ops[i], now))
-				put += quorum_put_group(b, row, i, quorum_group(&ops[i]), kind);
+				put += quorum_put(b, row, i, &ops[i], quorum_group(&ops[i]), kind);
 		}
 		link_ask(l, put, b->batch.deadline);
 	}
@@ -258,15 +267,9 @@ quorum_batch_check_connections(QuorumBatch *b)
 	{
 		QuorumLink *l = b->link[i];
 
-		if (l == NULL)
-			continue;
-		if (l->node.batch.active)
-		{
-			node_batch_process(&l->node, true, false, 0);
-			node_batch_check_time(&l->node);
-			quorum_hear(b, i);
-		}
-		else if (l->node.conn.state == CONN_READY)
+		if (l != NULL && l->node.batch.active)
+			quorum_catch_up(b, i);
+		else if (l != NULL && l->node.conn.state == CONN_READY)
 			(void) node_batch_check_connection(&l->node, false);
 	}
 }

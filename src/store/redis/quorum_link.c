@@ -184,30 +184,6 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 }
 
 /*
- * link_put_group --- copy operations that are taken together, or one; all of them or
- * none
- *
- * Returns how many were copied; *first is the index of the first, or -1.
- */
-int
-link_put_group(QuorumLink *l, const StoreOp *ops, int n, StoreOpKind kind, int *first)
-{
-	int			used = l->used;
-	size_t		text_used = l->text_used;
-
-	for (int k = 0; k < n; k++)
-		if (link_put(l, &ops[k], kind) < 0)
-		{
-			l->used = used;
-			l->text_used = text_used;
-			*first = -1;
-			return 0;
-		}
-	*first = used;
-	return n;
-}
-
-/*
  * link_ask --- hand the last n copies over to the batch of the node
  */
 void
@@ -215,17 +191,6 @@ link_ask(QuorumLink *l, int n, int64 deadline)
 {
 	if (n > 0)
 		node_batch_join(&l->node, l->copies, l->used, 0, n, deadline);
-}
-
-/*
- * link_vote --- make the copy the node's vote on operation "which"; returns the copy
- */
-int
-link_vote(QuorumLink *l, int copy, int which)
-{
-	if (copy >= 0)
-		l->notes[copy].op = which;
-	return copy;
 }
 
 /*

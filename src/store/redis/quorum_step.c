@@ -1,11 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * quorum_step.c
- *	  Evaluates what several masters have said about an operation; see quorum.h.
+ *	  What several masters are asked for an operation, and what they have said about it;
+ *	  see quorum.h.
  *
  * An operation is evaluated when a node has answered it, or when something else has
  * changed that its outcome depends on.  Operations that are taken together are evaluated
  * as one.
+ *
+ * A create that gets no majority is released wherever it was granted, or may have been,
+ * by a release behind it on the same connection; others may take the lock at once.  If
+ * nobody has a majority, it is tried again after a moment, with the same owner.  That is
+ * safe, because nothing of an attempt is in flight any more when the next one begins.
+ * Nodes that have not answered its release, or may get it twice, are left out.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,6 +26,8 @@
 #include "common/hashfn.h"
 
 #include "names.h"
+#include "settings.h"
+#include "stats.h"
 #include "store/nodes.h"
 #include "store/redis/quorum.h"
 
@@ -40,6 +49,18 @@
  * Votes
  * ----------
  */
+
+/*
+ * quorum_copy --- by which copy that node was asked for an operation; NULL: it was not
+ */
+static StoreOp *
+quorum_copy(const QuorumBatch *b, int row, int which)
+{
+	const QuorumLink *l = b->link[row];
+	int			at = b->states[which].copy[row];
+
+	return l != NULL && at >= 0 ? &l->copies[at] : NULL;
+}
 
 /*
  * quorum_may_vote --- does it count that this node has granted this create?
@@ -91,18 +112,404 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 	for (int i = 0; i < b->n; i++)
 	{
 		const QuorumLink *l = b->link[i];
-		const StoreOp *copy;
+		const StoreOp *copy = quorum_copy(b, i, which);
 
-		if (l == NULL || s->copy[i] < 0)
-			continue;
-		copy = &l->copies[s->copy[i]];
-		if (s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token)
+		if (copy == NULL ||
+			(s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token))
 			continue;
 		votes[i].copy = copy;
 		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
 		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
 			!link_is_tainted(l, copy, copy->sent_at) && quorum_may_vote(l, copy);
 	}
+}
+
+/* ----------
+ * What they are asked before an operation has its outcome
+ *
+ * "which": index of an operation of the batch, or of the first of n that are taken
+ * together.
+ * ----------
+ */
+
+/*
+ * quorum_put --- copy operations for this node, to be sent by link_ask(); all or none
+ *
+ * Returns how many were copied.  A group has one answer, so only the last copy is made a
+ * vote to be heard.
+ */
+int
+quorum_put(QuorumBatch *b, int row, int which, const StoreOp *ops, int n, StoreOpKind kind)
+{
+	QuorumLink *l = b->link[row];
+	int			used = l->used;
+	size_t		text_used = l->text_used;
+	int			put = 0;
+
+	while (put < n && link_put(l, &ops[put], kind) >= 0)
+		put++;
+	if (put < n)
+	{
+		l->used = used;
+		l->text_used = text_used;
+		put = 0;
+	}
+	for (int k = 0; k < n; k++)
+		b->states[which + k].copy[row] = put > 0 ? used + k : -1;
+	if (put > 0)
+		l->notes[l->used - 1].op = which;
+	return put;
+}
+
+/*
+ * quorum_is_undone --- can nothing of an earlier attempt still be in flight to this
+ * node?
+ */
+static bool
+quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
+{
+	for (int k = 0; k < n; k++)
+	{
+		int			undo = b->states[which + k].undo[row];
+
+		if (undo >= 0 && !copy_is_plain(&b->link[row]->copies[undo]))
+			return false;
+	}
+	return (b->states[which].left_out & (1U << row)) == 0;
+}
+
+/*
+ * quorum_ask_rest --- ask all nodes that were not asked yet, unless they have to be left
+ * out
+ */
+static void
+quorum_ask_rest(QuorumBatch *b, int which, int n)
+{
+	const StoreOp *ops = &b->batch.ops[which];
+
+	for (int i = 0; i < b->n; i++)
+		if (b->link[i] != NULL && b->states[which].copy[i] < 0 &&
+			quorum_is_undone(b, i, which, n))
+			link_ask(b->link[i], quorum_put(b, i, which, ops, n, ops->kind),
+					 b->batch.deadline);
+}
+
+/*
+ * quorum_undo_one --- release one operation of an attempt at a node; true: link_ask() has
+ * to send that
+ */
+static bool
+quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet)
+{
+	QuorumLink *l = b->link[row];
+	QuorumOp   *s = &b->states[which];
+	const StoreOp *op = &b->batch.ops[which];
+	StoreOp    *copy = quorum_copy(b, row, which);
+	StoreOutcome outcome;
+
+	if (copy == NULL)
+		return false;
+	outcome = copy->outcome;
+	if (outcome == STORE_UNKNOWN || copy->resent ||
+		(s->undo[row] >= 0 && !copy_is_plain(&l->copies[s->undo[row]])))
+		*left_out |= 1U << row;
+	if (outcome == STORE_PENDING && s->phase != PHASE_RAISE && copy->sent_at == 0)
+	{
+		link_cancel_one(copy);
+		s->copy[row] = -1;
+	}
+	else if (outcome == STORE_OK || outcome == STORE_UNKNOWN || outcome == STORE_PENDING ||
+			 s->phase == PHASE_RAISE)
+	{
+		/* The answer to a mint says nothing about the create before it. */
+		s->undo[row] = link_put(l, op, STORE_RELEASE);
+		if (s->undo[row] < 0)
+			return false;
+		l->copies[s->undo[row]].quiet = quiet;
+		if (op->token != NULL)
+			link_watch(l, s->undo[row], COPY_UNDOES, 0);
+		return true;
+	}
+	return false;
+}
+
+/*
+ * quorum_undo --- an attempt has failed: release what was granted, or may have been
+ *
+ * "quiet": somebody else has a majority, so what we had of the lock makes it available
+ * to nobody.  If it were announced, the session that waits here would hear of it as
+ * well, ask again at once, fail, and so on until the holder's lease ends.
+ */
+void
+quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
+{
+	for (int i = 0; i < b->n; i++)
+	{
+		int			put = 0;
+
+		for (int k = 0; k < n; k++)
+			put += quorum_undo_one(b, i, which + k, &b->states[which].left_out, quiet);
+		link_ask(b->link[i], put, b->batch.deadline);
+	}
+}
+
+/*
+ * quorum_undoes_all --- after quorum_undo(): will nothing be left behind?
+ *
+ * That is so as long as the connections last: on each of them the release follows the
+ * create, and it has been sent when the batch is over.  Should one break nevertheless, a
+ * minority keeps the lock until its lease ends.  That needs no record, as the lock was
+ * never held by a majority.
+ */
+static bool
+quorum_undoes_all(const QuorumBatch *b, int which, int n)
+{
+	const QuorumOp *s = &b->states[which];
+	int			told = 0;
+
+	if (s->left_out != 0 || s->phase == PHASE_RAISE)
+		return false;
+	for (int i = 0; i < b->n; i++)
+	{
+		const StoreOp *copy = quorum_copy(b, i, which);
+
+		if (copy == NULL ||
+			(copy->outcome != STORE_OK && copy->outcome != STORE_PENDING))
+			continue;
+		for (int k = 0; k < n; k++)
+			if (s[k].undo[i] < 0)
+				return false;
+		if (b->link[i]->node.conn.state != CONN_READY)
+			return false;
+		told++;
+	}
+	return told < masters_quorum(b->n);
+}
+
+/*
+ * quorum_begin_attempt --- try again, asking one node before the others
+ *
+ * Servers that try at the same time usually choose the same node, so one of them wins.
+ * It must be a node that owes no answer, as the others are asked only after it has
+ * answered.
+ */
+static void
+quorum_begin_attempt(QuorumBatch *b, int which, int n)
+{
+	QuorumOp   *s = &b->states[which];
+
+	s->attempt++;
+	s->first = -1;
+	for (int i = 0; i < b->n && s->first < 0; i++)
+		if (b->link[i] != NULL && quorum_is_undone(b, i, which, n) &&
+			node_batch_is_connected(&b->link[i]->node) && !b->link[i]->node.batch.active &&
+			!node_is_silent(NODE_MASTER + i))
+			s->first = i;
+	for (int k = 0; k < n; k++)
+	{
+		b->batch.ops[which + k].sent_at = 0;
+		for (int i = 0; i < LR_MAX_MASTERS; i++)
+			b->states[which + k].copy[i] = -1;
+	}
+	s->phase = s->first >= 0 ? PHASE_FIRST : PHASE_ASKED;
+	if (s->first >= 0)
+		link_ask(b->link[s->first],
+				 quorum_put(b, s->first, which, &b->batch.ops[which], n, STORE_CREATE),
+				 b->batch.deadline);
+	else
+		quorum_ask_rest(b, which, n);
+}
+
+/*
+ * quorum_raise --- raise the counters of tokens where they are behind; false if a
+ * majority is not behind
+ *
+ * The majority of the next holder has a node in common with this one.
+ */
+static bool
+quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
+{
+	StoreOp    *op = &b->batch.ops[which];
+	QuorumOp   *s = &b->states[which];
+	int			level = 0;
+	StoreOp		mint;
+
+	for (int i = 0; i < b->n; i++)
+		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
+			votes[i].copy->fence == op->fence)
+			level++;
+	if (level >= masters_quorum(b->n))
+		return false;
+
+	mint = *op;
+	mint.floor = op->fence - 1;
+	s->token = op->fence;
+	s->phase = PHASE_RAISE;
+	for (int i = 0; i < b->n; i++)
+		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
+			votes[i].copy->fence != op->fence)
+			link_ask(b->link[i], quorum_put(b, i, which, &mint, 1, STORE_MINT),
+					 b->batch.deadline);
+	return true;
+}
+
+/*
+ * quorum_turn_force --- where a node has said who holds the lock, have it taken from
+ * that owner
+ *
+ * If the caller has read one owner at a majority, the lock is taken only from that
+ * owner: somebody else may have acquired it since.  Otherwise (RedissonRedLock has
+ * another owner at each node) it is taken from whichever owner each node shows.
+ */
+static void
+quorum_turn_force(QuorumBatch *b, int which)
+{
+	const StoreOp *op = &b->batch.ops[which];
+
+	for (int i = 0; i < b->n; i++)
+	{
+		StoreOp    *seen = quorum_copy(b, i, which);
+		StoreOp		force;
+		char		owner[LR_OWNER_MAX];
+
+		if (seen == NULL || seen->kind != STORE_INSPECT || seen->outcome != STORE_OK)
+			continue;
+		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
+		if ((seen->value != STORE_VALUE_LOCK && seen->value != STORE_VALUE_TOKEN) ||
+			(op->owner_text_len > 0 && !store_names_owner(op, owner)))
+		{
+			seen->kind = STORE_FORCE;
+			seen->outcome = seen->value == STORE_VALUE_OTHER ? STORE_WRONG_TYPE : STORE_GONE;
+			continue;
+		}
+		force = *seen;
+		force.owner_text = owner;
+		force.owner_text_len = strlen(owner);
+		link_ask(b->link[i], quorum_put(b, i, which, &force, 1, STORE_FORCE),
+				 b->batch.deadline);
+	}
+}
+
+/* ----------
+ * What they are asked after it
+ *
+ * Its caller goes on meanwhile, and may release the lock.
+ * ----------
+ */
+
+/*
+ * quorum_repair --- create the lock again at a node that has forgotten it
+ *
+ * Otherwise a lock would be lost when servers are restarted one by one, although a
+ * majority had it at any time.  The repair cannot create a majority: it happens only if
+ * there is one.
+ */
+static void
+quorum_repair(QuorumLink *l, int which, int other)
+{
+	const StoreOp *renewal = &l->copies[which];
+	int			create;
+
+	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
+		renewal->lease_ms <= 0)
+		return;
+	create = link_put(l, renewal, STORE_CREATE);
+	if (create < 0)
+		return;
+	link_watch(l, create, COPY_REPAIRS, other);
+	link_ask(l, 1, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_watch --- the lock was renewed: repair it where that has failed, or fails later
+ */
+static void
+quorum_watch(QuorumBatch *b, int which)
+{
+	const int  *copies = b->states[which].copy;
+	int			other = 0;
+
+	while (quorum_copy(b, other, which) == NULL ||
+		   quorum_copy(b, other, which)->outcome != STORE_OK)
+		other++;
+	for (int i = 0; i < b->n; i++)
+	{
+		const StoreOp *copy = quorum_copy(b, i, which);
+
+		if (copy != NULL && copy->outcome == STORE_PENDING)
+			link_watch(b->link[i], copies[i], COPY_RENEWS, other);
+		else if (copy != NULL)
+			quorum_repair(b->link[i], copies[i], other);
+	}
+}
+
+/*
+ * quorum_ask_witness --- after a repair: was the lock released meanwhile?
+ *
+ * Its session releases it at all nodes at once, so the release may have come here before
+ * the repair.  Ask a node that had the lock a moment ago, by a renewal with a lease of 1
+ * ms, which does not lengthen it.
+ */
+static void
+quorum_ask_witness(QuorumBatch *b, int row, int which)
+{
+	QuorumLink *l = b->link[row];
+	QuorumLink *other = b->link[l->notes[which].other];
+	int			copy;
+
+	if (l->copies[which].outcome != STORE_OK)
+		return;
+	lr_count(STAT_REPAIRS);
+	if (other == NULL)
+		return;
+	copy = link_put(other, &l->copies[which], STORE_RENEW);
+	if (copy < 0)
+		return;
+	other->copies[copy].lease_ms = 1;
+	link_watch(other, copy, COPY_WITNESS, row);
+	link_ask(other, 1, lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_hear_witness --- if the lock has been released there, release it at the
+ * repaired node, too
+ */
+static void
+quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
+{
+	QuorumLink *l = b->link[witness->notes[which].other];
+
+	/*
+	 * After a lost connection the witness may have forgotten the lock itself, which
+	 * proves nothing.
+	 */
+	if (witness->copies[which].outcome == STORE_GONE && !witness->copies[which].resent &&
+		l != NULL)
+		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
+				 lr_now() + lr_call_budget());
+}
+
+/*
+ * quorum_look_after --- a copy was answered, perhaps after the outcome of its operation
+ */
+static void
+quorum_look_after(QuorumBatch *b, int row, int which)
+{
+	QuorumLink *l = b->link[row];
+	CopyFate	fate = l->notes[which].fate;
+
+	l->notes[which].fate = COPY_PLAIN;
+	if (fate == COPY_UNDOES)
+	{
+		if (!copy_is_plain(&l->copies[which]))
+			link_taint(l, &l->copies[which]);
+	}
+	else if (fate == COPY_RENEWS)
+		quorum_repair(l, which, l->notes[which].other);
+	else if (fate == COPY_REPAIRS)
+		quorum_ask_witness(b, row, which);
+	else if (fate == COPY_WITNESS)
+		quorum_hear_witness(b, l, which);
 }
 
 /* ----------
@@ -125,8 +532,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 	for (int i = 0; i < b->n && len < sizeof(error->detail); i++)
 	{
 		const QuorumLink *l = b->link[i];
-		const StoreOp *copy = l != NULL && b->states[which].copy[i] >= 0 ?
-			&l->copies[b->states[which].copy[i]] : NULL;
+		const StoreOp *copy = quorum_copy(b, i, which);
 		const char *words = "Its answer would have changed nothing.";
 
 		if (l == NULL)
@@ -165,12 +571,10 @@ static void
 quorum_note_without(const QuorumBatch *b, int which)
 {
 	StoreOp    *op = &b->batch.ops[which];
-	const QuorumOp *s = &b->states[which];
 
 	for (int i = 0; i < b->n; i++)
 	{
-		const StoreOp *copy = b->link[i] != NULL && s->copy[i] >= 0 ?
-			&b->link[i]->copies[s->copy[i]] : NULL;
+		const StoreOp *copy = quorum_copy(b, i, which);
 
 		if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
 			op->without |= 1U << i;
@@ -220,12 +624,11 @@ quorum_cancel_late(const QuorumBatch *b, int which)
 {
 	for (int i = 0; i < b->n; i++)
 	{
-		QuorumLink *l = b->link[i];
-		int			copy = b->states[which].copy[i];
+		StoreOp    *copy = quorum_copy(b, i, which);
 
-		if (l != NULL && copy >= 0 && l->copies[copy].outcome == STORE_PENDING &&
-			!copy_may_have(&l->copies[copy], l))
-			link_cancel_one(&l->copies[copy]);
+		if (copy != NULL && copy->outcome == STORE_PENDING &&
+			!copy_may_have(copy, b->link[i]))
+			link_cancel_one(copy);
 	}
 }
 
@@ -241,16 +644,10 @@ quorum_nodes(const QuorumBatch *b, int which)
 
 	for (int i = 0; i < b->n; i++)
 	{
-		const QuorumLink *l = b->link[i];
-		int			at = b->states[which].copy[i];
-		const StoreOp *copy = l != NULL && at >= 0 ? &l->copies[at] : NULL;
-		bool		may;
+		const StoreOp *copy = quorum_copy(b, i, which);
 
-		if (kind == STORE_RELEASE)
-			may = copy == NULL || copy_may_keep(copy, l);
-		else
-			may = copy != NULL && copy_may_have(copy, l);
-		if (may)
+		if (kind == STORE_RELEASE ? copy == NULL || copy_may_keep(copy, b->link[i]) :
+			copy != NULL && copy_may_have(copy, b->link[i]))
 			nodes |= 1U << i;
 	}
 	return nodes;
@@ -364,10 +761,10 @@ quorum_lingers(QuorumBatch *b, int which)
 	for (int i = 0; i < b->n; i++)
 	{
 		QuorumLink *l = b->link[i];
+		const StoreOp *copy = quorum_copy(b, i, which);
 		bool		ready = l != NULL && l->node.conn.state == CONN_READY;
 
-		if (l == NULL || s->copy[i] < 0 ||
-			l->copies[s->copy[i]].outcome != STORE_PENDING ||
+		if (copy == NULL || copy->outcome != STORE_PENDING ||
 			(ready && !is_force) || (!ready && !link_is_soon_ready(l, now)) ||
 			node_is_silent(NODE_MASTER + i))
 			continue;
@@ -490,8 +887,7 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 	}
 	if (s->phase == PHASE_FIRST)
 	{
-		const QuorumLink *l = b->link[s->first];
-		const StoreOp *copy = s->copy[s->first] >= 0 ? &l->copies[s->copy[s->first]] : NULL;
+		const StoreOp *copy = quorum_copy(b, s->first, which);
 
 		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over &&
 			!node_is_silent(NODE_MASTER + s->first))
