@@ -36,6 +36,7 @@ typedef struct Node
 {
 	Db			data;
 	Db			saved;
+	Db			backup;			/* of the whole cluster's */
 	Db			replica;		/* what it had when it confirmed last */
 	int64_t		away_until;		/* the replica */
 	int64_t		clock_offset;
@@ -85,6 +86,7 @@ redis_reset(void)
 
 		db_clear(&n->data);
 		db_clear(&n->saved);
+		db_clear(&n->backup);
 		db_clear(&n->replica);
 		n->away_until = 0;
 		n->clock_offset = (777 + 50 * i) * SIM_S;
@@ -370,6 +372,20 @@ redis_lose_later(int node)
 {
 	sim_trace("redis %d: has what it had when it saved", node);
 	take_saved(node, &nodes[node].saved, false);
+}
+
+void
+redis_back_up(int node)
+{
+	sim_trace("redis %d: is backed up", node);
+	db_copy(&nodes[node].backup, &nodes[node].data);
+}
+
+void
+redis_restore(int node)
+{
+	sim_trace("redis %d: has what it had when it was backed up", node);
+	take_saved(node, &nodes[node].backup, false);
 }
 
 /* ----------

@@ -108,6 +108,10 @@ extern void redis_boot(int node, int64_t when);
 extern void redis_save(int node);
 extern void redis_lose_later(int node);
 
+/* The same, for all nodes at one moment: what each saves in between does not matter. */
+extern void redis_back_up(int node);
+extern void redis_restore(int node);
+
 /* All of the first that another has from now on, as it was saved. */
 extern void redis_copy_saved(int from, int to);
 extern void redis_set_clock(int node, int64_t offset);

@@ -825,7 +825,7 @@ restore(void *arg, int64_t n)
 		net_down_until(i, up_at);
 		redis_boot(i, up_at);
 		redis_flush_scripts(i);
-		redis_lose_later(i);
+		redis_restore(i);
 		drop_strays(i);
 		shards_restarted(i, up_at);
 	}
@@ -842,7 +842,7 @@ shards_back_up(void)
 	backup.last_epoch = last_epoch;
 	memcpy(backup.promoted, promoted, sizeof(promoted));
 	for (int i = 0; i < REDIS_NODES; i++)
-		redis_save(i);
+		redis_back_up(i);
 	sim_trace("the cluster is backed up");
 	sim_at(sim_now() + SIM_PICK(SIM_S, 200 * SIM_MS, 4 * SIM_S), restore, NULL, 0);
 }
