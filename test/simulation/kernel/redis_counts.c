@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clusters.h"
 #include "config.h"
 #include "network.h"
 #include "redis_counts.h"
@@ -57,6 +58,9 @@ static int	nbooked;
 
 /* Is what was counted still what was asked for? */
 static bool judged;
+
+/* Has one of two clusters counted anything?  The other one does not know its tickets. */
+static bool counted_at[2];
 
 /* What each server sent before is of a life of it that is over. */
 static int64_t ended_at[SIM_MAX_SERVERS];
@@ -179,6 +183,7 @@ void
 counts_reset(void)
 {
 	nbooked = nloose = 0;
+	memset(counted_at, 0, sizeof(counted_at));
 	judged = true;
 	memset(made, 0, sizeof(made));
 	memset(ended_at, 0, sizeof(ended_at));
@@ -300,6 +305,8 @@ note_counted(const ScriptCall *call, const char *ticket, int64_t amount)
 	Booked	   *b = booked(ticket, server_of_pid(call->pid));
 
 	b->counted++;
+	counted_at[clusters_is_other(call->node)] = true;
+	judged = judged && !(counted_at[false] && counted_at[true]);
 	if (!b->noted && is_of_former_life(call))
 		b->state = TICKET_PERHAPS;
 	if (!judged)
