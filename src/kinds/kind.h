@@ -5,8 +5,8 @@
  *
  * The lock table, the wait loop, the watchdog and the stores know kinds only by
  * these descriptions, as PostgreSQL's lock manager knows its lock methods by
- * their conflict tables.  A new kind is a description in a file of its own, its
- * scripts beside it, and its SQL functions.  Code that serves all kinds goes by
+ * their conflict tables.  A new kind is a description, scripts in a folder of its
+ * own, and its SQL functions.  Code that serves all kinds goes by
  * these fields; only code about one kind, such as the functions of conditions
  * and of token locks, names that kind.
  *
@@ -44,6 +44,11 @@ typedef enum KindId
 } KindId;
 
 #define KIND_BIT(id)		(1U << (id))
+
+/* Of these a key has one at a time, but for several readers. */
+#define KINDS_APART \
+	(KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) | \
+	 KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN))
 
 /* Arguments of scripts; most are fields of StoreOp. */
 typedef enum KindArg
@@ -102,7 +107,7 @@ typedef enum KindReply
 
 /*
  * The script call of an operation of store.h.  A kind lacks the operations whose call
- * has no keys.
+ * has no keys.  STORE_SET is the call of STORE_RENEW.
  */
 typedef struct KindCall
 {
@@ -264,6 +269,13 @@ lr_kind(KindId id)
 	return lr_kinds[id];
 }
 
+/* The call of an operation (below STORE_CALLS). */
+static inline const KindCall *
+lr_call(KindId kind, StoreOpKind op)
+{
+	return &lr_kind(kind)->calls[op == STORE_SET ? STORE_RENEW : op];
+}
+
 /* Do these kinds conflict?  Then two sessions cannot hold the key as one each. */
 extern bool lr_kinds_conflict(KindId one, KindId other);
 
@@ -280,5 +292,50 @@ lr_leaves_something(KindId kind)
 {
 	return lr_kind(kind)->calls[STORE_RELEASE].keys[0] != NULL;
 }
+
+/* ----------
+ * Script calls that several kinds have in common
+ * ----------
+ */
+
+/* These scripts look at what the key holds, so they serve all kinds of locks. */
+#define CALLS_OF_ANY_LOCK \
+	[STORE_FORCE] = { \
+		.script = LUA_REENTRANT_FORCE, \
+		.keys = {NAME_LOCK}, \
+		.once = {ARG_PUBLISH, ARG_RELEASED}, \
+		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
+				 ARG_PERMITS_CHANNEL, ARG_CHANNEL}, \
+		.group = 1, \
+		.reply = REPLY_TOLD, \
+	}, \
+	[STORE_INSPECT] = { \
+		.script = LUA_REENTRANT_INSPECT, \
+		.keys = {NAME_LOCK}, \
+		.each = {ARG_PREFIX}, \
+		.group = 1, \
+		.reply = REPLY_INSPECTED, \
+	}
+
+/* Locks in one script: more would hold up Redis. */
+#define REENTRANT_RENEW_GROUP	200
+
+/* For kinds that are the reentrant lock once they are held (held_as). */
+#define CALLS_OF_HAD_REENTRANT \
+	[STORE_RENEW] = { \
+		.script = LUA_REENTRANT_RENEW, \
+		.keys = {NAME_LOCK}, \
+		.each = {ARG_OWNER, ARG_LEASE}, \
+		.unusual = {ARG_WRITE}, \
+		.group = REENTRANT_RENEW_GROUP, \
+		.reply = REPLY_DONE, \
+	}, \
+	[STORE_MINT] = { \
+		.script = LUA_REENTRANT_MINT, \
+		.keys = {NAME_LOCK, NAME_COUNTER}, \
+		.each = {ARG_OWNER, ARG_FLOOR, ARG_AMOUNT}, \
+		.group = 1, \
+		.reply = REPLY_TOKEN, \
+	}
 
 #endif							/* LR_KIND_H */

@@ -16,7 +16,6 @@
  */
 #include "lockredis.h"
 
-#include "kinds/calls.h"
 #include "kinds/kind.h"
 
 /* Permits in one script: more would hold up Redis. */
@@ -44,15 +43,6 @@ const LockKind permit_kind = {
 			.each = {ARG_LEASE, ARG_PERMIT, ARG_NOT_AFTER},
 			.group = 1,
 			.reply = REPLY_QUEUED,
-		},
-		[STORE_SET] = {
-			.script = LUA_PERMIT_RENEW,
-			.keys = PERMIT_KEYS,
-			.once = {ARG_PUBLISH},
-			.each = {ARG_PERMIT, ARG_LEASE},
-			.unusual = {ARG_WRITE},
-			.group = RENEW_GROUP,
-			.reply = REPLY_DONE,
 		},
 		[STORE_RELEASE] = {
 			.script = LUA_PERMIT_RELEASE,

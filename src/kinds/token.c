@@ -27,8 +27,7 @@
 const LockKind token_kind = {
 	.name = "token",
 	.unlock = "redis_token_unlock",
-	.excludes = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_READ) | KIND_BIT(KIND_WRITE) |
-		KIND_BIT(KIND_FAIR) | KIND_BIT(KIND_TOKEN),
+	.excludes = KINDS_APART,
 	.alike = PG_UINT32_MAX,
 	.held_as = KIND_TOKEN,
 	.ownerless = true,
@@ -42,7 +41,7 @@ const LockKind token_kind = {
 			.group = 1,
 			.reply = REPLY_CREATED,
 		},
-		[STORE_SET] = {
+		[STORE_RENEW] = {
 			.script = LUA_TOKEN_SET,
 			.keys = {NAME_LOCK},
 			.each = {ARG_DIGEST, ARG_LEASE},

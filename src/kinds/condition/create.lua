@@ -42,9 +42,7 @@ end
 if owner ~= '' then
   local there = redis.pcall('HEXISTS', lock, owner)
   if there ~= 1 then
-    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-      return there
-    end
+    -- needs: other
     -- needs: holder
     return holder(lock)
   end

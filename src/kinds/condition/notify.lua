@@ -11,9 +11,7 @@ local lock, topic, waiting, alive, told = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KE
 
 local there = redis.pcall('HEXISTS', lock, ARGV[3])
 if there ~= 1 then
-  if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-    return there
-  end
+  -- needs: other
   -- needs: holder
   return holder(lock)
 end

@@ -31,34 +31,9 @@ local wait = tonumber(ARGV[6])
 
 local first, ends, ttl = false, 0, -2
 if redis.call('EXISTS', lock, queue, places) > 0 then
-  -- Remove those that do not count any more; return the first of the rest, and until when
-  -- it counts.
-  local function sweep()
-    for _, member in ipairs(redis.call('ZRANGEBYSCORE', places, '-inf', now)) do
-      redis.call('LREM', queue, '0', member)
-      redis.call('ZREM', scores, member)
-      redis.call('ZREM', places, member)
-    end
-    while true do
-      local first = redis.call('LINDEX', queue, '0')
-      if not first then
-        return false, 0
-      end
-      local ends = redis.call('ZSCORE', places, first) or redis.call('ZSCORE', scores, first)
-      if not ends then
-        -- Without a score it would stay for ever, and block Redisson.
-        ends = now + 300000
-        redis.pcall('ZADD', scores, ends, first)
-      end
-      if tonumber(ends) > now then
-        return first, tonumber(ends)
-      end
-      redis.call('LPOP', queue)
-      redis.call('ZREM', scores, first)
-    end
-  end
-
-  first, ends = sweep()
+  local call = redis.call
+  -- needs: sweep
+  first, ends = sweep(queue, scores, places)
   ttl = redis.call('PTTL', lock)
 end
 

@@ -22,34 +22,17 @@ local rest = {}
 for i = 1, #KEYS / 5 do
   local lock, channel = KEYS[5 * i - 4], KEYS[5 * i - 3]
   local owner, keep = ARGV[2 * i + 1], ARGV[2 * i + 2]
-  local had
-  if keep == '0' then
-    -- A lock has no other field, so this deletes the key.
-    had = redis.pcall('HDEL', lock, owner)
-  else
-    had = redis.pcall('HEXISTS', lock, owner)
-    if had == 1 then
-      -- This comes first: a release that is refused below is repeated, and when the time
-      -- is over without keeping the key.
-      had = redis.pcall('PEXPIRE', lock, keep)
-      if type(had) ~= 'table' then
-        -- The other owner prevents a late renewal from extending it.
-        had = redis.pcall('HSET', lock, owner .. '/kept', '1')
-      end
-      if type(had) ~= 'table' then
-        had = redis.pcall('HDEL', lock, owner)
-      end
-    end
+  local done
+  -- needs: give_back
+  if type(done) == 'table' and string.find(done.err, 'WRONGTYPE', 1, true) then
+    done = 0
   end
-  if type(had) == 'table' and string.find(had.err, 'WRONGTYPE', 1, true) then
-    had = 0
-  end
-  if type(had) == 'table' then
-    told[i] = had
+  if type(done) == 'table' then
+    told[i] = done
   elseif redis.pcall('EXISTS', KEYS[5 * i - 2], KEYS[5 * i - 1], KEYS[5 * i]) ~= 0 then
-    told[i] = had
+    told[i] = done
     rest[#rest + 1] = i
-  elseif had == 1 then
+  elseif done == 1 then
     -- Published also when the key stays: waiters read its new TTL.
     told[i] = redis.pcall(publish, channel, message)
   else
@@ -63,35 +46,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- needs: call
-
--- As in create.lua; also returns whether it has removed anybody.
-local function sweep(queue, scores, places)
-  local swept = false
-  for _, member in ipairs(call('ZRANGEBYSCORE', places, '-inf', now)) do
-    call('LREM', queue, 0, member)
-    call('ZREM', scores, member)
-    call('ZREM', places, member)
-    swept = true
-  end
-  while true do
-    local first = call('LINDEX', queue, 0)
-    if not first then
-      return false, swept
-    end
-    local ends = call('ZSCORE', places, first) or call('ZSCORE', scores, first)
-    if not ends then
-      ends = now + 300000
-      redis.pcall('ZADD', scores, ends, first)
-    end
-    if tonumber(ends) > now then
-      return first, swept
-    end
-    call('LPOP', queue)
-    call('ZREM', scores, first)
-    swept = true
-  end
-end
+-- needs: call sweep
 
 -- Remove the owner's place and notify the next one; "had": it released the lock just now.
 local function leave(had, lock, channel, queue, scores, places, owner)
@@ -99,7 +54,7 @@ local function leave(had, lock, channel, queue, scores, places, owner)
   if call('ZREM', places, owner) + call('ZREM', scores, owner) > 0 or was_first then
     call('LREM', queue, 0, owner)
   end
-  local first, swept = sweep(queue, scores, places)
+  local first, _, swept = sweep(queue, scores, places)
   local n = 0
   if first and (had or (was_first or swept) and call('EXISTS', lock) == 0) then
     n = call(publish, channel .. ':' .. first, message)

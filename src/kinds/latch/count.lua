@@ -19,8 +19,7 @@ if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
 end
 
 -- Store the ticket first: nothing must be counted without it.
-redis.call('ZADD', KEYS[2], now, ARGV[3])
-local done = redis.pcall('PEXPIRE', KEYS[2], 3600000)
+-- needs: ticket
 if done == 1 and kind ~= 'none' then
   if tonumber(left) > tonumber(ARGV[2]) then
     done = redis.pcall('DECRBY', KEYS[1], ARGV[2])
@@ -30,11 +29,7 @@ if done == 1 and kind ~= 'none' then
     left = '0'
   end
 end
-if type(done) == 'table' then
-  redis.call('ZREM', KEYS[2], ARGV[3])
-  return done
-end
-redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
+-- needs: ticketed
 if kind ~= 'none' and left == '0' then
   redis.pcall(ARGV[1], KEYS[3], '0')
 end

@@ -26,14 +26,7 @@ local function release(name, permits, channel, id)
     call('ZREM', permits, id)
     return -1
   end
-  -- After this removal Redis lets the rest of the script run even if it is out of memory.
-  call('ZREM', permits, id)
-  local free = redis.pcall('INCRBY', name, 1)
-  if type(free) == 'table' then
-    redis.pcall('ZADD', permits, until_then, id)
-    error(free)
-  end
-  local told = free > 0 and call(ARGV[1], channel, free) or 0
+  -- needs: return_permit
   return tonumber(until_then) > now and told or -1
 end
 

@@ -24,15 +24,7 @@ local function renew(name, permits, channel, id, lease)
   local score = tonumber(until_then)
   if score <= now then
     -- Expired: another client may have held it since.
-    call('ZREM', permits, id)
-    local free = redis.pcall('INCRBY', name, 1)
-    if type(free) == 'table' then
-      redis.pcall('ZADD', permits, until_then, id)
-      error(free)
-    end
-    if free > 0 then
-      call(ARGV[1], channel, free)
-    end
+    -- needs: return_permit
     return ''
   end
   if lease > 0 then

@@ -24,9 +24,7 @@ end
 local function release(lock, channel, timeout, owner, prefix)
   local there = redis.pcall('HEXISTS', lock, owner)
   if there ~= 1 then
-    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-      error(there)
-    end
+    -- needs: wrong
     call('DEL', timeout)
     return -1
   end

@@ -12,28 +12,14 @@
 
 local write = #ARGV > #KEYS
 
--- needs: call writer
-
-local function who_has(lock)
-  local kind = call('TYPE', lock).ok
-  if kind == 'none' then
-    return ''
-  end
-  local mode = kind == 'hash' and call('HGET', lock, 'mode')
-  if mode == 'read' then
-    return ''
-  end
-  return mode == 'write' and writer(lock) or '(' .. kind .. ')'
-end
+-- needs: call writer who_has
 
 local function renew(lock, timeout, owner, lease)
   local there = redis.pcall('HEXISTS', lock, owner)
   if there ~= 1 then
-    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-      error(there)
-    end
+    -- needs: wrong
     call('DEL', timeout)
-    return who_has(lock)
+    return who_has(lock, '')
   end
   local left = call('PTTL', timeout)
   if left == -2 then

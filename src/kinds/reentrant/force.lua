@@ -96,10 +96,7 @@ if redis.call('HLEN', KEYS[1]) ~= 1 then
   return -1
 end
 local owner = redis.call('HKEYS', KEYS[1])[1]
-if #owner > 95 or string.find(owner, '%z') then
-  owner = string.gsub(string.sub(owner, 1, 40), '%z', '?') .. '...'
-    .. redis.sha1hex(string.sub(owner, 1, 32768) .. string.sub(owner, -32768) .. #owner)
-end
+-- needs: owner
 if owner ~= ARGV[3] then
   return -1
 end

@@ -18,10 +18,7 @@ if kind == 'hash' and redis.call('HLEN', KEYS[1]) == 1 then
   if redis.call('HSTRLEN', KEYS[1], owner) <= 20 then
     local count = redis.call('HGET', KEYS[1], owner)
     if string.find(count, '^%-?%d+$') then
-      if #owner > 95 or string.find(owner, '%z') then
-        owner = string.gsub(string.sub(owner, 1, 40), '%z', '?') .. '...'
-          .. redis.sha1hex(string.sub(owner, 1, 32768) .. string.sub(owner, -32768) .. #owner)
-      end
+      -- needs: owner
       return {kind, ttl, owner, count}
     end
   end

@@ -10,8 +10,6 @@ local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if there == 1 then
   -- needs: mint
 end
-if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-  return there
-end
+-- needs: other
 -- needs: holder
 return holder(KEYS[1])

@@ -16,16 +16,11 @@ if redis.call('ZSCORE', KEYS[2], ARGV[3]) then
 end
 
 -- Store the ticket first: nothing must be counted without it.
-redis.call('ZADD', KEYS[2], now, ARGV[3])
-local free = redis.pcall('PEXPIRE', KEYS[2], 3600000)
-if free == 1 then
-  free = redis.pcall('INCRBY', KEYS[1], ARGV[2])
+-- needs: ticket
+if done == 1 then
+  done = redis.pcall('INCRBY', KEYS[1], ARGV[2])
 end
-if type(free) == 'table' then
-  redis.call('ZREM', KEYS[2], ARGV[3])
-  return free
-end
-redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
-redis.pcall(ARGV[1], KEYS[3], free)
-free = math.min(free, 9007199254740991)
+-- needs: ticketed
+redis.pcall(ARGV[1], KEYS[3], done)
+local free = math.min(done, 9007199254740991)
 return {0, free, free, now}

@@ -21,14 +21,9 @@ if tonumber(digits or 0) < tonumber(ARGV[2]) then
 end
 
 -- Store the ticket first: nothing must be taken without it.
-redis.call('ZADD', KEYS[2], now, ARGV[3])
-local kept = redis.pcall('PEXPIRE', KEYS[2], 3600000)
-if kept == 1 then
-  kept = redis.pcall('DECRBY', KEYS[1], ARGV[2])
+-- needs: ticket
+if done == 1 then
+  done = redis.pcall('DECRBY', KEYS[1], ARGV[2])
 end
-if type(kept) == 'table' then
-  redis.call('ZREM', KEYS[2], ARGV[3])
-  return kept
-end
-redis.pcall('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - 3600000)
+-- needs: ticketed
 return {0, 0, '', now}

@@ -10,9 +10,7 @@ local there = redis.pcall('HEXISTS', KEYS[1], ARGV[1] .. ':write')
 if there == 1 then
   -- needs: mint
 end
-if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-  return there
-end
+-- needs: other
 local kind = redis.call('TYPE', KEYS[1]).ok
 if kind == 'none' then
   return ''

@@ -28,9 +28,7 @@ local function release(lock, channel, writers, owner, prefix)
   local field = owner .. ':write'
   local there = redis.pcall('HEXISTS', lock, field)
   if there ~= 1 then
-    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-      error(there)
-    end
+    -- needs: wrong
     if removed > 0 then
       call(ARGV[1], channel, '1')
     end

@@ -9,24 +9,13 @@
 
 local write = #ARGV > 2 * #KEYS
 
--- needs: call writer
-
-local function who_has(lock)
-  local kind = call('TYPE', lock).ok
-  if kind == 'none' then
-    return ''
-  end
-  local mode = kind == 'hash' and call('HGET', lock, 'mode')
-  return mode == 'write' and writer(lock) or mode == 'read' and 'read' or '(' .. kind .. ')'
-end
+-- needs: call writer who_has
 
 local function renew(lock, owner, lease)
   local there = redis.pcall('HEXISTS', lock, owner .. ':write')
   if there ~= 1 then
-    if there ~= 0 and not string.find(there.err, 'WRONGTYPE', 1, true) then
-      error(there)
-    end
-    return who_has(lock)
+    -- needs: wrong
+    return who_has(lock, 'read')
   end
   local ttl = call('PTTL', lock)
   if ttl >= 0 and (write or ttl < lease) then

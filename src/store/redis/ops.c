@@ -31,8 +31,7 @@ op_call(const StoreOp *op)
 {
 	if (op->together > 0)
 		return &lr_kind(op->lock_kind)->together;
-	return op->kind < STORE_CALLS ?
-		&lr_kind(op->lock_kind)->calls[op->kind] : NULL;
+	return op->kind < STORE_CALLS ? lr_call(op->lock_kind, op->kind) : NULL;
 }
 
 bool

@@ -29,7 +29,7 @@ has_call(const StoreOp *op)
 
 	if (op->together > 0)
 		return kind->together.keys[0] != NULL;
-	return op->kind >= STORE_CALLS || kind->calls[op->kind].keys[0] != NULL;
+	return op->kind >= STORE_CALLS || lr_call(op->lock_kind, op->kind)->keys[0] != NULL;
 }
 
 static void

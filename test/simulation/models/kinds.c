@@ -67,7 +67,6 @@ describe_kinds(void)
 {
 	static const LuaId shared[STORE_CALLS] = {
 		[STORE_CREATE] = LUA_SHARED_CREATE,
-		[STORE_SET] = LUA_SHARED_RENEW,
 		[STORE_RELEASE] = LUA_SHARED_RELEASE,
 		[STORE_RENEW] = LUA_SHARED_RENEW,
 		[STORE_MINT] = LUA_SHARED_MINT,
@@ -76,7 +75,6 @@ describe_kinds(void)
 	};
 	static const LuaId excludes_nobody[STORE_CALLS] = {
 		[STORE_CREATE] = LUA_FREE_CREATE,
-		[STORE_SET] = LUA_FREE_RENEW,
 		[STORE_RELEASE] = LUA_FREE_RELEASE,
 		[STORE_RENEW] = LUA_FREE_RENEW,
 		[STORE_MINT] = LUA_FREE_MINT,

@@ -1,17 +1,22 @@
 /*-------------------------------------------------------------------------
  *
- * semaphore.c
- *	  The semaphore without owners: Redisson's RSemaphore.
+ * counted.c
+ *	  What is counted: the semaphore without owners, Redisson's RSemaphore, and the latch,
+ *	  RCountDownLatch.
  *
- * The key is the number of free permits.  Nobody owns a permit: anybody may return it, and
- * it never returns by itself.  Each request has a ticket, which a key of ours keeps for an
- * hour, so that a request whose reply was not read can be undone, or repeated without
- * counting twice.  The ticket of an answered request is removed.
+ * The key of a semaphore is the number of free permits.  Nobody owns a permit: anybody may
+ * return it, and it never returns by itself.  Each request has a ticket, which a key of ours
+ * keeps for an hour, so that a request whose reply was not read can be undone, or repeated
+ * without counting twice.  The ticket of an answered request is removed.
+ *
+ * A latch is a number that is counted down; at zero the key is deleted, and the sessions
+ * that wait for it go on.  A wait takes nothing, so its "create" only looks.  A ticket
+ * identifies each count, as with a semaphore.
  *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
- *	  src/kinds/semaphore.c
+ *	  src/kinds/counted.c
  *
  *-------------------------------------------------------------------------
  */
@@ -62,6 +67,45 @@ const LockKind semaphore_kind = {
 		[STORE_TALLY] = {
 			.script = LUA_SEMAPHORE_COUNT,
 			.keys = {NAME_LOCK, NAME_TICKETS, NAME_PERMITS_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_AMOUNT, ARG_OWNER},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+	},
+};
+
+const LockKind latch_kind = {
+	.name = "latch",
+	.alike = KIND_BIT(KIND_LATCH),
+	.held_as = KIND_LATCH,
+	.ownerless = true,
+	.topic = TOPIC_LATCH,
+	.untagged = true,
+	.calls = {
+		[STORE_CREATE] = {
+			.script = LUA_LATCH_CREATE,
+			.keys = {NAME_LOCK},
+			.group = 1,
+			.reply = REPLY_QUEUED,
+		},
+		[STORE_DEFINE] = {
+			.script = LUA_LATCH_DEFINE,
+			.keys = {NAME_LOCK, NAME_LATCH_CHANNEL},
+			.once = {ARG_PUBLISH},
+			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_VALUE] = {
+			.script = LUA_LATCH_VALUE,
+			.keys = {NAME_LOCK},
+			.group = 1,
+			.reply = REPLY_VALUE,
+		},
+		[STORE_TALLY] = {
+			.script = LUA_LATCH_COUNT,
+			.keys = {NAME_LOCK, NAME_TICKETS, NAME_LATCH_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
 			.group = 1,
