@@ -31,7 +31,6 @@
 #include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
-#include "store/table/table_worker.h"
 #include "watchdog/watchdog.h"
 
 #ifdef PG_MODULE_MAGIC_EXT
@@ -263,6 +262,5 @@ _PG_init(void)
 	ProcessUtility_hook = process_utility;
 
 	xact_register_callbacks();
-	watchdog_register();
-	table_worker_register();
+	workers_register();
 }

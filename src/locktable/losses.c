@@ -6,7 +6,7 @@
  * A process that finds a loss may not log it: it holds a partition lock, or is at
  * the end of a transaction or of its life, where a message could raise.  So it
  * writes a plain record of the loss into a ring in shared memory, and the watchdog
- * logs it (loss_log.c).  A new watchdog goes on with the records in the ring.
+ * logs it (watchdog/health.c).  A new watchdog goes on with the records in the ring.
  *
  * The lock of the ring may be taken while a partition lock is held.
  *
@@ -25,7 +25,7 @@
 
 #include "locktable/losses.h"
 
-/* Not much more than the watchdog logs at once; see loss_log.c. */
+/* Not much more than the watchdog logs at once; see watchdog/health.c. */
 #define RING_SIZE			64
 
 /* The ring is written under the lock; "n" is also read, and "left_out" used, without. */

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * due_batch.c
- *	  What is due in a store, as one batch of operations.
+ *	  What is due in a store, as one batch of operations; what the replies say about the
+ *	  locks in it; and the releases at the place that lockredis.url named before.
  *
  * An orphan whose create may still be on its way is released repeatedly, until a
  * release has run after the last moment at which the create may run, both by the
@@ -12,6 +13,21 @@
  * here with the same owner, and then set.  If the set succeeds, the lock is here: by
  * this create, by an earlier one whose reply was not read, or since it was here
  * before.
+ *
+ * Each reply is passed to the lock table, which ignores it if the hold does not have
+ * the owner any more that it had when it was collected.
+ *
+ * When lockredis.url changes, the watchdog looks for each lock at the new place.  A
+ * lock that is there (it is the same Redis under another name) is held as before.
+ * Any other lock is lost, but its owner stays at the old place until the time to
+ * live ends, as nobody releases it.  So what was lost or left behind is released
+ * there, over the watchdog's former connection, as long as that lives and is needed,
+ * and at most for a lease.  Each release is tried once: it is a courtesy to clients
+ * that still use the old place.
+ *
+ * The replies to a batch that was under way are read, as the connection would be
+ * useless otherwise, but do not count: they are from the old place, and everything
+ * is requested again.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -25,8 +41,14 @@
 #include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
+#include "locktable/hold.h"
+#include "locktable/losses.h"
+#include "names.h"
+#include "settings.h"
+#include "stats.h"
+#include "store/nodes.h"
 #include "store/stores.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* TIME and PROBE; CREATE and SET of a move; FACTS */
 #define MAX_HEADERS			2
@@ -34,20 +56,7 @@
 #define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
 /*
- * workplace_make --- make the handle and the arrays of one batch, which live as long as
- * the process
- */
-void
-workplace_make(StoreId store, const char *role, Workplace *w)
-{
-	w->handle = lr_store(store)->open(role);
-	w->items = MemoryContextAllocHuge(TopMemoryContext,
-									  sizeof(DueItem) * DUE_BATCH_MAX);
-	w->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
-}
-
-/*
- * due_batch_make --- make an empty batch for a store
+ * due_batch_make --- make an empty batch for a store, which lives as long as the process
  */
 void
 due_batch_make(DueBatch *b, StoreId store, const char *role)
@@ -55,7 +64,10 @@ due_batch_make(DueBatch *b, StoreId store, const char *role)
 	memset(b, 0, sizeof(DueBatch));
 	b->id = store;
 	b->store = lr_store(store);
-	workplace_make(store, role, &b->at);
+	b->handle = b->store->open(role);
+	b->items = MemoryContextAllocHuge(TopMemoryContext,
+									  sizeof(DueItem) * DUE_BATCH_MAX);
+	b->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
 	b->first_op = MemoryContextAlloc(TopMemoryContext,
 									 sizeof(int) * DUE_BATCH_MAX);
 }
@@ -67,7 +79,7 @@ due_batch_make(DueBatch *b, StoreId store, const char *role)
  * kind that it is once held, not as the kind by which it was acquired, which may use a
  * queue.
  */
-void
+static void
 due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 {
 	memset(op, 0, sizeof(StoreOp));
@@ -93,7 +105,7 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 static void
 add_item_op(DueBatch *b, StoreOpKind kind, const DueItem *item)
 {
-	due_batch_op(&b->at.ops[b->nops++], b->id, kind, item);
+	due_batch_op(&b->ops[b->nops++], b->id, kind, item);
 }
 
 /*
@@ -102,7 +114,7 @@ add_item_op(DueBatch *b, StoreOpKind kind, const DueItem *item)
 static void
 add_item(DueBatch *b, int i)
 {
-	const DueItem *item = &b->at.items[i];
+	const DueItem *item = &b->items[i];
 
 	b->first_op[i] = b->nops;
 	switch (item->action)
@@ -130,7 +142,7 @@ add_item(DueBatch *b, int i)
 static void
 add_header_op(DueBatch *b, StoreOpKind kind)
 {
-	StoreOp    *op = &b->at.ops[b->nops++];
+	StoreOp    *op = &b->ops[b->nops++];
 
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = kind;
@@ -138,7 +150,7 @@ add_header_op(DueBatch *b, StoreOpKind kind)
 }
 
 /*
- * due_batch_needs_proof --- see watchdog_int.h
+ * due_batch_needs_proof --- see watchdog.h
  *
  * If one lock may be refused, we have to distinguish that from a store that refuses
  * all.
@@ -147,7 +159,7 @@ bool
 due_batch_needs_proof(const DueBatch *b)
 {
 	for (int i = 0; i < b->nitems; i++)
-		if (b->at.items[i].alone || b->at.items[i].action == DUE_MOVE)
+		if (b->items[i].alone || b->items[i].action == DUE_MOVE)
 			return true;
 	return false;
 }
@@ -174,13 +186,13 @@ add_items(DueBatch *b)
 
 	StaticAssertStmt((DUE_DROP + 1) * KIND_COUNT <= 64, "no room for all classes");
 	for (int i = 0; i < b->nitems; i++)
-		classes |= UINT64CONST(1) << item_class(&b->at.items[i]);
+		classes |= UINT64CONST(1) << item_class(&b->items[i]);
 	while (classes != 0)
 	{
 		int			class = pg_rightmost_one_pos64(classes);
 
 		for (int i = 0; i < b->nitems; i++)
-			if (item_class(&b->at.items[i]) == class)
+			if (item_class(&b->items[i]) == class)
 				add_item(b, i);
 		classes &= classes - 1;
 	}
@@ -197,4 +209,521 @@ due_batch_fill(DueBatch *b, bool probe, bool facts)
 	add_items(b);
 	if (facts)
 		add_header_op(b, STORE_FACTS);
+}
+
+/* ----------
+ * The place that lockredis.url named before
+ * ----------
+ */
+
+/*
+ * The most items that wait for the next batch (below DUE_BATCH_MAX); the lock table
+ * keeps the rest.
+ */
+#define QUEUE_MAX			1000
+
+/* Interval of checks whether anything is left at the old place. */
+#define OLD_PLACE_INTERVAL	(500 * LR_US_PER_MS)
+
+typedef struct Farewell
+{
+	DueBatch	batch;			/* its store is NULL: lockredis.url has never changed */
+	bool		active;
+	bool		under_way;
+	int64		until;
+	int64		next_look;		/* next check whether anything is left */
+	int			nqueued;
+	DueItem    *queue;
+} Farewell;
+
+static Farewell farewell;
+
+static void
+farewell_end(void)
+{
+	farewell.batch.store->disconnect(farewell.batch.handle);
+	farewell.active = false;
+	farewell.under_way = false;
+	farewell.nqueued = 0;
+}
+
+/*
+ * farewell_begin --- see watchdog.h
+ *
+ * What was still to be released at an even earlier place is dropped.
+ */
+void
+farewell_begin(DueBatch *b, bool under_way)
+{
+	DueBatch	old = *b;
+
+	if (farewell.batch.store == NULL)
+	{
+		farewell.queue = MemoryContextAlloc(TopMemoryContext,
+											sizeof(DueItem) * QUEUE_MAX);
+		due_batch_make(&farewell.batch, b->id, ROLE_JUDGE);
+	}
+	farewell_end();
+	*b = farewell.batch;
+	farewell.batch = old;
+	old.store->stay(old.handle);
+	farewell.active = true;
+	farewell.under_way = under_way;
+	farewell.until = lr_now() + lr_lease * LR_US_PER_MS;
+	farewell.next_look = lr_now() + OLD_PLACE_INTERVAL;
+}
+
+/*
+ * farewell_give_back --- release this at the old place; false if there is no room at present
+ */
+static bool
+farewell_give_back(const DueItem *item)
+{
+	if (!farewell.active)
+		return true;
+	if (farewell.nqueued == QUEUE_MAX)
+		return false;
+	farewell.queue[farewell.nqueued++] = *item;
+	return true;
+}
+
+/*
+ * farewell_send --- send the queued releases
+ */
+static void
+farewell_send(void)
+{
+	DueBatch   *b = &farewell.batch;
+
+	memcpy(b->items, farewell.queue, sizeof(DueItem) * farewell.nqueued);
+	b->nops = 0;
+	for (int i = 0; i < farewell.nqueued; i++)
+		add_item_op(b, b->items[i].action == DUE_DROP ? STORE_TALLY : STORE_RELEASE,
+					&b->items[i]);
+	farewell.nqueued = 0;
+	farewell.under_way = true;
+	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
+}
+
+/*
+ * farewell_is_over --- is the connection gone, or no longer needed?
+ */
+static bool
+farewell_is_over(void)
+{
+	int64		now = lr_now();
+
+	if (farewell.under_way)
+		return false;
+	if (!farewell.batch.store->connected(farewell.batch.handle) || now >= farewell.until)
+		return true;
+	if (farewell.nqueued > 0 || now < farewell.next_look)
+		return false;
+	farewell.next_look = now + OLD_PLACE_INTERVAL;
+	return !lt_has_old_place();
+}
+
+/*
+ * farewell_step --- the old place's part of a round of the watchdog
+ */
+void
+farewell_step(void)
+{
+	DueBatch   *b = &farewell.batch;
+
+	if (!farewell.active)
+		return;
+	if (b->store->step(b->handle, STORE_NOWAIT))
+		farewell.under_way = false;
+	if (farewell_is_over())
+		farewell_end();
+	else if (!farewell.under_way && farewell.nqueued > 0)
+	{
+		farewell_send();
+		(void) b->store->step(b->handle, STORE_NOWAIT);
+	}
+}
+
+void
+farewell_interests(StoreInterests *in)
+{
+	if (farewell.batch.store == NULL)
+		return;
+	farewell.batch.store->interests(farewell.batch.handle, in);
+	if (farewell.active && !farewell.under_way)
+		store_wait_until(in, farewell.nqueued > 0 ? 0 :
+						 Min(farewell.next_look, farewell.until));
+}
+
+/* ----------
+ * Replies
+ * ----------
+ */
+
+/* Delay until an orphan is released again. */
+#define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
+
+/* Likewise for what most nodes have released, at the others. */
+#define LEFT_REPEAT			LR_US_PER_S
+
+typedef struct Replies
+{
+	const DueBatch *batch;
+	StoreId		store;
+	int64		retry_at;		/* when to retry what the store did not do */
+
+	/* Items that were refused for the first time. */
+	int			nrefused;
+	const DueItem *first_refused;
+} Replies;
+
+/* ----------
+ * Refusals
+ * ----------
+ */
+
+static bool
+is_refused(const StoreOp *op)
+{
+	return op->own_fault &&
+		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
+}
+
+/*
+ * note_refusal --- the store refuses this item, though it does others
+ */
+static Refusal
+note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	Refusal		refusal = lt_refused(item, op->alone);
+
+	if (refusal.first && r->nrefused++ == 0)
+		r->first_refused = item;
+	return refusal;
+}
+
+/*
+ * tell_of_refusals --- log new refusals of a batch, in one message
+ */
+static void
+tell_of_refusals(const Replies *r)
+{
+	const DueBatch *b = r->batch;
+	const StoreError *error = b->store->error(b->handle);
+	const DueItem *item = r->first_refused;
+	char	   *shown;
+
+	if (r->nrefused == 0)
+		return;
+	node_set_error(b->store->node, error->detail);
+	shown = lr_name_to_show(item->name, item->name_len);
+	ereport(LOG,
+			(item->action == DUE_RENEW ?
+			 errmsg("lockredis: the lock store refuses to renew the lock \"%s\"", shown) :
+			 item->action == DUE_GIVE_BACK ?
+			 errmsg("lockredis: the lock store refuses to release the lock \"%s\"", shown) :
+			 item->action == DUE_COUNT ?
+			 errmsg("lockredis: the lock store refuses to count for \"%s\"", shown) :
+			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
+			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
+			 errdetail_plural("%s  It refuses the same for %d other lock.",
+							  "%s  It refuses the same for %d other locks.",
+							  r->nrefused - 1, error->detail, r->nrefused - 1),
+			 error->hint ? errhint("%s", _(error->hint)) : 0));
+	pfree(shown);
+}
+
+/* ----------
+ * Renewals
+ * ----------
+ */
+
+/*
+ * apply_renewal --- the lock was renewed, is lost, or is tried again
+ */
+static void
+apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	if (is_refused(op))
+	{
+		lt_retry_at(item->hold, item->owner, r->store,
+					note_refusal(r, item, op).again);
+		return;
+	}
+	switch (op->outcome)
+	{
+		case STORE_OK:
+			if (item->refused)
+				lt_not_refused(item);
+			if (lt_renewed(item, lr_lease_deadline(op->sent_at, item->lease_ms), op->watch_ms))
+				lr_count(STAT_RENEWALS);
+			if ((op->nodes & ~item->nodes) != 0)
+				lt_note_nodes(item->hold, item->owner, op->nodes);
+			break;
+		case STORE_GONE:
+			lt_lose(item->hold, item->owner, r->store, item->moves,
+					op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED,
+					op->holder);
+			break;
+		case STORE_WRONG_TYPE:
+			lt_lose(item->hold, item->owner, r->store, item->moves, LOST_TAKEN,
+					op->type_name);
+			break;
+		default:
+			lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+	}
+}
+
+/* ----------
+ * Releases
+ * ----------
+ */
+
+/* The store's clock (ms) after which no request sent until now can run. */
+static int64
+end_of_calls(const StoreOp *time)
+{
+	return time->store_ms + lr_call_budget() / LR_US_PER_MS;
+}
+
+/*
+ * apply_left --- most nodes have released the lock, some had not
+ *
+ * At those it expires in the end, whether they come back or not; the same goes for
+ * nodes that lockredis.url does not name any more.
+ */
+static void
+apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
+{
+	int64		now = lr_now();
+	uint32		nodes = ran ? item->nodes & op->nodes : item->nodes;
+
+	if (nodes == 0 || now >= item->ends_at || item->at_old_place)
+		lt_given_back(item->hold, item->owner, r->store);
+	else
+		lt_still_left(item, r->store, nodes,
+					  lr_earlier(Max(now + LEFT_REPEAT, r->retry_at), item->ends_at));
+}
+
+/*
+ * apply_give_back --- an orphan was released, or is tried again
+ *
+ * It is gone when a release has run after the last possible create, or when a release
+ * is refused and the lease is over.
+ */
+static void
+apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	const StoreOp *time = &r->batch->ops[0];
+	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
+		op->outcome == STORE_WRONG_TYPE;
+	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
+
+	if (item->nodes != 0)
+	{
+		apply_left(r, item, op, ran);
+		return;
+	}
+	if (is_refused(op))
+		refusal = note_refusal(r, item, op);
+	else if (!ran)
+	{
+		lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+		return;
+	}
+
+	if (refusal.over &&
+		(item->not_after == 0 ||
+		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
+	{
+		if (!item->at_old_place || farewell_give_back(item))
+			lt_given_back(item->hold, item->owner, r->store);
+		else
+			lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+		return;
+	}
+	if (item->not_after != 0 && time->outcome == STORE_OK)
+		lt_limit_orphan(item, r->store, end_of_calls(time));
+	lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+}
+
+/* ----------
+ * Counts
+ * ----------
+ */
+
+/*
+ * log_dropped --- log a count that will not be made, or that may have been made
+ */
+static void
+log_dropped(const DueItem *item, const char *why)
+{
+	char	   *shown = lr_name_to_show(item->name, item->name_len);
+
+	ereport(LOG,
+			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
+					(long long) item->amount, lr_kind(item->kind)->name, shown),
+			 errdetail_internal("%s", why)));
+	pfree(shown);
+}
+
+/*
+ * apply_count --- it was counted, cannot be, or is tried again
+ *
+ * While no request may have run, a later one cannot count twice.  If the answered request
+ * was the only one that may run, nobody needs its ticket any more.
+ */
+static void
+apply_count(Replies *r, const DueItem *item, const StoreOp *op)
+{
+	bool		refused = is_refused(op);
+	Refusal		refusal = {.again = r->retry_at};
+
+	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
+	{
+		if (op->outcome == STORE_WRONG_TYPE)
+			log_dropped(item, "The key holds something else.");
+		else if (!op->resent && r->batch->store->forget != NULL && lt_was_sent_once(item))
+			r->batch->store->forget(r->batch->handle, op);
+		lt_given_back(item->hold, item->owner, r->store);
+		return;
+	}
+	if (op->outcome == STORE_DOWN || op->outcome == STORE_BLOCKED ||
+		(refused && !op->resent))
+		lt_not_counted(item);
+	if (refused)
+		refusal = note_refusal(r, item, op);
+	if (refused && refusal.over)
+	{
+		log_dropped(item, "The lock store refuses it.");
+		lt_given_back(item->hold, item->owner, r->store);
+	}
+	else
+		lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+}
+
+/*
+ * apply_drop --- give up a count that may have been made
+ *
+ * To repeat it could count twice: the store does not know the ticket any more, or it is
+ * another store now; then the request goes to the old one.
+ */
+static void
+apply_drop(Replies *r, const DueItem *item)
+{
+	if (!item->at_old_place)
+		log_dropped(item, "It may have been counted: the lock store does not remember that any more.");
+	else if (!farewell_give_back(item))
+	{
+		lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+		return;
+	}
+	lt_given_back(item->hold, item->owner, r->store);
+}
+
+/* ----------
+ * Moves
+ * ----------
+ */
+
+/*
+ * pending_create --- until when a create of this move may still run, by the store's
+ * clock
+ *
+ * That includes earlier ones whose reply was not read either; 0 if none can.
+ */
+static int64
+pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
+{
+	const StoreOp *time = &r->batch->ops[0];
+	int64		not_after = item->not_after;
+
+	if (not_after != 0 && time->outcome == STORE_OK)
+		not_after = time->store_ms > not_after ? 0 :
+			Min(not_after, end_of_calls(time));
+	if (create->outcome == STORE_UNKNOWN)
+		not_after = Max(not_after, create->not_after);
+	return not_after;
+}
+
+/*
+ * is_taken --- does another client hold the key, so that our lock must give way?
+ *
+ * That is so only in a store that excludes clients elsewhere.  In one that excludes
+ * only this server, it is a row that has outlived its server, or that somebody has
+ * changed: our lock stays in the other store for as long as it can.  What an earlier
+ * owner of this server has left is no reason either: it will soon be released.
+ */
+static bool
+is_taken(const Replies *r, const StoreOp *set)
+{
+	if (lr_store_can(r->store, STORE_SERVER_ONLY))
+		return false;
+	if (set->outcome == STORE_WRONG_TYPE)
+		return true;
+	return set->outcome == STORE_GONE && set->holder[0] != '\0' &&
+		strncmp(set->holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
+}
+
+/*
+ * apply_move --- the lock is here now, is taken by another client, or is tried again
+ */
+static void
+apply_move(Replies *r, const DueItem *item, const StoreOp *create)
+{
+	const StoreOp *set = create + 1;
+	int64		not_after = pending_create(r, item, create);
+
+	if (set->outcome == STORE_OK)
+	{
+		if (item->refused)
+			lt_not_refused(item);
+		lt_moved(item, r->store, lr_lease_deadline(set->sent_at, item->lease_ms),
+				 not_after);
+	}
+	else if (is_taken(r, set))
+		lt_lose_by_move(item, r->store,
+						set->outcome == STORE_GONE ? set->holder : set->type_name,
+						not_after);
+	else if (is_refused(set) || is_refused(create))
+		lt_not_moved(item, r->store, note_refusal(r, item, set).again, not_after);
+	else
+		lt_not_moved(item, r->store, r->retry_at, not_after);
+}
+
+/*
+ * replies_apply --- see watchdog.h
+ */
+void
+replies_apply(const DueBatch *b, int64 retry_at)
+{
+	Replies		r = {.batch = b,.store = b->id,.retry_at = retry_at};
+
+	for (int i = 0; i < b->nitems; i++)
+	{
+		const DueItem *item = &b->items[i];
+		const StoreOp *op = &b->ops[b->first_op[i]];
+
+		switch (item->action)
+		{
+			case DUE_RENEW:
+				apply_renewal(&r, item, op);
+				break;
+			case DUE_GIVE_BACK:
+				apply_give_back(&r, item, op);
+				break;
+			case DUE_MOVE:
+				apply_move(&r, item, op);
+				break;
+			case DUE_COUNT:
+				apply_count(&r, item, op);
+				break;
+			case DUE_DROP:
+				apply_drop(&r, item);
+				break;
+			case DUE_NOTHING:
+				break;
+		}
+	}
+	tell_of_refusals(&r);
 }

@@ -22,7 +22,7 @@
 #include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* Least time between immediate attempts to reach a master that is named again. */
 #define RETRY_INTERVAL		(100 * LR_US_PER_MS)

@@ -30,7 +30,6 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
-#include "watchdog/watchdog_int.h"
 
 /*
  * Redis is steady when it has answered for half of fallback_after, at least for this.

@@ -1,13 +1,21 @@
 /*-------------------------------------------------------------------------
  *
  * health.c
- *	  Is a store up?  Judged by its replies to the watchdog.
+ *	  Is a store up?  Judged by its replies to the watchdog.  And the losses of locks in
+ *	  the server log.
  *
- * It is up when it has answered everything and done what was requested, otherwise
+ * A store is up when it has answered everything and done what was requested, otherwise
  * down.  Each change is logged once, and so is each further reason.  The state is
  * shown in redis_lock_status and reported to fallback.c.  If the store refuses a
  * single lock, it is not down (see locktable/refused.c).  An idle store is probed
  * now and then, and one that is down repeatedly.
+ *
+ * A process that finds a loss may not be able to log it (see losses.c).  A session that
+ * is signaled (lockredis.on_lost) only logs "canceling statement due to user request".
+ * So only the watchdog, which is woken for it, logs losses: one line each, in one place
+ * where the number of lines can be limited.  When a store loses all of its data, thousands
+ * of locks are lost at once: then the limit of lines for an interval is reached, and a line
+ * has the number of the others.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,9 +27,13 @@
 #include "lockredis.h"
 
 #include "common/hashfn.h"
+#include "utils/memutils.h"
 
+#include "locktable/losses.h"
+#include "names.h"
+#include "report.h"
 #include "store/stores.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* Most locks of a batch that takes hardly longer than a round trip. */
 #define SMALL_BATCH			100
@@ -98,7 +110,7 @@ doubt_replicas(const StoreHealth *h)
 static void
 judge_facts(StoreHealth *h, const DueBatch *b, bool new_connection)
 {
-	const StoreOp *last = &b->at.ops[b->nops - 1];
+	const StoreOp *last = &b->ops[b->nops - 1];
 	NodeStatus	status;
 
 	if (!lr_store_can(h->id, STORE_HAS_FACTS))
@@ -261,12 +273,12 @@ is_of_node(const StoreHealth *h, const StoreOp *op)
 }
 
 /*
- * health_judge --- see watchdog_int.h
+ * health_judge --- see watchdog.h
  */
 void
 health_judge(StoreHealth *h, const DueBatch *b)
 {
-	const StoreOp *ops = b->at.ops;
+	const StoreOp *ops = b->ops;
 	bool		was_up = h->state == NODE_UP;
 	bool		answered = true;
 	bool		usable = ops[0].outcome == STORE_OK;
@@ -286,13 +298,13 @@ health_judge(StoreHealth *h, const DueBatch *b)
 		node_set_round_trip(h->node, lr_now() - ops[0].sent_at);
 	if (!answered || !usable)
 	{
-		store_is_down(h, b->store->error(b->at.handle));
+		store_is_down(h, b->store->error(b->handle));
 		return;
 	}
 	store_is_up(h);
 
 	/* At a new connection the node may be another one, or have lost our data. */
-	epoch = b->store->connections(b->at.handle);
+	epoch = b->store->connections(b->handle);
 	if (!was_up || epoch != h->connection_epoch)
 	{
 		if (h->node == lr_store(h->id)->node)
@@ -333,7 +345,7 @@ health_next(const StoreHealth *h)
 bool
 health_wants_proof(const StoreHealth *h, const DueBatch *b)
 {
-	if (h->state != NODE_UP || !b->store->connected(b->at.handle))
+	if (h->state != NODE_UP || !b->store->connected(b->handle))
 		return true;
 	return due_batch_needs_proof(b);
 }
@@ -342,12 +354,104 @@ bool
 health_wants_facts(const StoreHealth *h, const DueBatch *b)
 {
 	return lr_store_can(h->id, STORE_HAS_FACTS) && h->state == NODE_UP &&
-		b->store->connected(b->at.handle) && lr_now() >= h->next_facts;
+		b->store->connected(b->handle) && lr_now() >= h->next_facts;
 }
 
 bool
 health_serves(const StoreHealth *h, const DueBatch *b)
 {
 	return h->state == NODE_UP && !node_is_silent(h->node) &&
-		b->store->connected(b->at.handle);
+		b->store->connected(b->handle);
+}
+
+/* The most lines */
+#define LINES_MAX			50
+/* within this interval */
+#define LINES_INTERVAL		(10 * LR_US_PER_S)
+
+static int64 interval_ends = 0;
+static int	lines = 0;
+static MemoryContext line_context = NULL;
+
+static const char *
+level_of(const LossRecord *r)
+{
+	if (!r->in_scope[SCOPE_XACT])
+		return "session-level";
+	return r->in_scope[SCOPE_SESSION] ? "session-level and transaction-level" :
+		"transaction-level";
+}
+
+static void
+write_record(const LossRecord *r)
+{
+	ereport(LOG,
+			(errmsg("lockredis: process %d lost the %s lock \"%s\": %s",
+					r->pid, level_of(r), lr_name_to_show(r->name, r->name_len),
+					lost_reason_text(r->reason, r->taken_by)),
+			 r->on_lost == ON_LOST_MARK ? 0 :
+			 errdetail("It was taken with \"%s\" set to \"%s\".", "lockredis.on_lost",
+					   r->on_lost == ON_LOST_CANCEL ? "cancel" : "terminate")));
+}
+
+static void
+write_left_out(void)
+{
+	uint64		n = losses_take_left_out();
+
+	if (n > 0)
+		ereport(LOG,
+				(errmsg("lockredis: %llu more losses of locks were not logged",
+						(unsigned long long) n)));
+}
+
+/*
+ * loss_log_write --- log the new losses, within the limit
+ */
+void
+loss_log_write(void)
+{
+	LossRecord	r;
+	MemoryContext before;
+	bool		empty = !losses_any();
+
+	if ((lines > 0 || empty) && lr_now() >= interval_ends)
+	{
+		write_left_out();
+		lines = 0;
+	}
+	if (empty)
+		return;
+
+	if (line_context == NULL)
+		line_context = AllocSetContextCreate(TopMemoryContext, "lockredis losses",
+											 ALLOCSET_SMALL_SIZES);
+	before = MemoryContextSwitchTo(line_context);
+	while (losses_take(&r))
+	{
+		if (lines == 0)
+			interval_ends = lr_now() + LINES_INTERVAL;
+		if (lines++ < LINES_MAX)
+			write_record(&r);
+		else
+			losses_leave_out();
+		MemoryContextReset(line_context);
+	}
+	MemoryContextSwitchTo(before);
+}
+
+/*
+ * loss_log_next --- when to write a line even if no other lock is lost
+ */
+int64
+loss_log_next(void)
+{
+	return losses_any_left_out() ? interval_ends : LR_NEVER;
+}
+
+void
+loss_log_finish(void)
+{
+	loss_log_write();
+	write_left_out();
 }

@@ -3,12 +3,18 @@
  * renewals.c
  *	  The watchdog's own requests: renewals, and releases of what was left.
  *
- * Each store has one connection, and more for what replicas have to confirm
- * (confirmed.c), and one batch at a time: what is due there is collected from the lock
- * table, sent pipelined (due_batch.c), and the replies are applied (health.c, replies.c)
- * to holds that still have the same owner.  A store of several nodes has a connection
- * and a batch for each of them.  While a batch is under way, leases that end are still
- * noticed in time.  No store delays another one.
+ * Each store has one connection, and one batch at a time: what is due there is collected
+ * from the lock table, sent pipelined (due_batch.c), and the replies are applied (health.c,
+ * due_batch.c) to holds that still have the same owner.  A store of several nodes has a
+ * connection and a batch for each of them.  While a batch is under way, leases that end are
+ * still noticed in time.  No store delays another one.
+ *
+ * Replicas may be away for hours, and each request for their confirmation delays the
+ * requests behind it on its connection by lockredis.replica_timeout.  Locks that need no
+ * confirmation, or need fewer replicas than are there, must not lose their leases by that.
+ * So each number of replicas that locks ask for has a connection and a batch of its own,
+ * made for the first such lock; and if the store is several nodes, each of these has them.
+ * Whether the store is up is judged by the other connections only.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,8 +27,9 @@
 
 #include "locktable/watch.h"
 #include "settings.h"
+#include "store/nodes.h"
 #include "store/stores.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* Interval of checks for ended leases while a batch is under way. */
 #define EXPIRY_INTERVAL		(50 * LR_US_PER_MS)
@@ -35,16 +42,33 @@
 #define LANE_RETRY			(50 * LR_US_PER_MS)
 #define LANE_RETRY_MAX		(500 * LR_US_PER_MS)
 
+/* Delay until items that had to wait for such a connection, or lacked replicas, are tried again. */
+#define CONFIRM_RETRY		(100 * LR_US_PER_MS)
+
+/* Interval for connections beyond those that can be watched. */
+#define UNWATCHED_POLL		(10 * LR_US_PER_MS)
+
+#define NOT_PARTED			(-1)
+
 typedef struct Renewals
 {
 	DueBatch	batch;
 	bool		under_way;
 	int64		began;			/* start of the batch */
 	int64		next_look;		/* next check for ended leases meanwhile */
-	StoreHealth health;
+	StoreHealth health;			/* unless replicas have to confirm */
+
+	/* For what replicas have to confirm */
+	int			replicas;		/* how many; 0: none */
+	int			part;			/* node of a store with several; NOT_PARTED */
+	bool		complained;		/* we have logged that replicas do not confirm */
+	struct Renewals *next;
 } Renewals;
 
 static Renewals renewals[STORE_COUNT];
+
+/* The list of all that replicas had to confirm ever. */
+static Renewals *confirmed = NULL;
 
 /*
  * If a store is several nodes: one for each node, independent of the others, so that a
@@ -91,8 +115,44 @@ renewals_end_batch(Renewals *r)
 static void
 renewals_note_ended(Renewals *r)
 {
-	if (!r->batch.store->connected(r->batch.at.handle))
+	if (!r->batch.store->connected(r->batch.handle))
 		r->health.next_probe = lr_earlier(r->health.next_probe, lr_now() + HEALTH_RETRY_MIN);
+}
+
+/*
+ * renewals_complain --- log once that replicas do not confirm, and once that they do
+ * again
+ */
+static void
+renewals_complain(Renewals *r)
+{
+	const DueBatch *b = &r->batch;
+	const StoreError *error = b->store->error(b->handle);
+	int			missing = 0;
+	int			good = 0;
+
+	for (int i = b->nheaders; i < b->nops; i++)
+	{
+		missing += b->ops[i].outcome == STORE_UNCONFIRMED;
+		good += b->ops[i].outcome == STORE_OK;
+	}
+	if (missing > 0)
+		node_set_error(r->part == NOT_PARTED ? b->store->node : NODE_MASTER + r->part,
+					   error->detail);
+	if (missing > 0 && !r->complained)
+	{
+		r->complained = true;
+		ereport(LOG,
+				(errmsg("lockredis: leases are not renewed for want of replicas"),
+				 errdetail_internal("%s", error->detail),
+				 error->hint ? errhint("%s", _(error->hint)) : 0));
+	}
+	else if (missing == 0 && good > 0 && r->complained)
+	{
+		r->complained = false;
+		ereport(LOG,
+				(errmsg("lockredis: replicas confirm renewals again")));
+	}
 }
 
 /*
@@ -101,11 +161,17 @@ renewals_note_ended(Renewals *r)
 static void
 renewals_step_batch(Renewals *r)
 {
-	if (!r->batch.store->step(r->batch.at.handle, STORE_NOWAIT))
+	if (!r->batch.store->step(r->batch.handle, STORE_NOWAIT))
 		return;
-	health_judge(&r->health, &r->batch);
-	renewals_note_ended(r);
-	replies_apply(&r->batch, health_retry_at(&r->health));
+	if (r->replicas > 0)
+		renewals_complain(r);
+	else
+	{
+		health_judge(&r->health, &r->batch);
+		renewals_note_ended(r);
+	}
+	replies_apply(&r->batch, r->replicas > 0 ? lr_now() + CONFIRM_RETRY :
+				  health_retry_at(&r->health));
 	renewals_end_batch(r);
 }
 
@@ -117,13 +183,18 @@ renewals_start_batch(Renewals *r)
 {
 	DueBatch   *b = &r->batch;
 
-	due_batch_fill(b, health_wants_proof(&r->health, b),
-				   health_wants_facts(&r->health, b));
 	r->under_way = true;
-	r->began = lr_now();
-	r->next_look = lr_now() + EXPIRY_INTERVAL;
-	fallback_asked(b->id, lr_now());
-	b->store->start(b->at.handle, b->at.ops, b->nops, lr_now() + lr_call_budget());
+	if (r->replicas > 0)
+		due_batch_fill(b, due_batch_needs_proof(b), false);
+	else
+	{
+		due_batch_fill(b, health_wants_proof(&r->health, b),
+					   health_wants_facts(&r->health, b));
+		r->began = lr_now();
+		r->next_look = lr_now() + EXPIRY_INTERVAL;
+		fallback_asked(b->id, lr_now());
+	}
+	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
 	renewals_step_batch(r);
 }
 
@@ -142,10 +213,10 @@ static void
 renewals_check_connection(Renewals *r)
 {
 	DueBatch   *b = &r->batch;
-	bool		was_connected = b->store->connected(b->at.handle);
+	bool		was_connected = b->store->connected(b->handle);
 
-	(void) b->store->step(b->at.handle, STORE_NOWAIT);
-	if (was_connected && !b->store->connected(b->at.handle))
+	(void) b->store->step(b->handle, STORE_NOWAIT);
+	if (was_connected && !b->store->connected(b->handle))
 		r->health.next_probe = 0;
 }
 
@@ -178,40 +249,42 @@ is_parted(StoreId id)
 }
 
 /*
- * lane_make --- make the entry of a node
+ * lane_make --- make the entry of a node, or for what replicas have to confirm
  */
 static Renewals *
-lane_make(StoreId id, int part)
+lane_make(StoreId id, const char *role, int part)
 {
 	Renewals   *lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
 
-	due_batch_make(&lane->batch, id, ROLE_JUDGE);
-	lane->batch.store->aim(lane->batch.at.handle, part);
-	health_start(&lane->health, id, NODE_MASTER + part);
+	lane->part = part;
+	due_batch_make(&lane->batch, id, role);
+	if (part != NOT_PARTED)
+		lane->batch.store->aim(lane->batch.handle, part);
 	return lane;
 }
 
 /*
- * lane_end --- there is no such node any more
+ * renewals_end --- nothing that was requested here is answered any more
  *
- * Its requests will not be answered: everything there is due elsewhere.
+ * The caller has made it due elsewhere.
  */
 static void
-lane_end(Renewals *lane)
+renewals_end(Renewals *r)
 {
-	lane->batch.store->disconnect(lane->batch.at.handle);
-	renewals_end_batch(lane);
-	health_forget(&lane->health);
+	r->batch.store->disconnect(r->batch.handle);
+	renewals_end_batch(r);
+	if (r->replicas == 0)
+		health_forget(&r->health);
 }
 
 /*
- * lane_put_off --- the node cannot be asked now: try the item later
+ * put_off --- the item cannot be asked for now: try it later
  *
  * Nothing was sent for it, so a move keeps its not_after, and what is to be counted was
  * surely not counted.
  */
 static void
-lane_put_off(StoreId id, const DueItem *item, int64 at)
+put_off(StoreId id, const DueItem *item, int64 at)
 {
 	if (item->action == DUE_MOVE)
 		lt_not_moved(item, id, at, item->not_after);
@@ -220,6 +293,103 @@ lane_put_off(StoreId id, const DueItem *item, int64 at)
 		if (item->action == DUE_COUNT)
 			lt_not_counted(item);
 		lt_retry_at(item->hold, item->owner, id, at);
+	}
+}
+
+/* ----------
+ * Items that replicas have to confirm
+ * ----------
+ */
+
+/*
+ * confirmed_find --- find or make the entry for so many replicas of that node
+ */
+static Renewals *
+confirmed_find(StoreId id, int replicas, int part)
+{
+	Renewals   *c = confirmed;
+
+	while (c != NULL && (c->replicas != replicas || c->part != part))
+		c = c->next;
+	if (c != NULL)
+		return c;
+	c = lane_make(id, ROLE_CONFIRM, part);
+	c->replicas = replicas;
+	c->next = confirmed;
+	confirmed = c;
+	return c;
+}
+
+static void
+confirmed_take_item(DueBatch *from, const DueItem *item)
+{
+	bool		parted = is_parted(from->id);
+	int			part = parted ? from->store->part_of(item->name, item->name_len) : NOT_PARTED;
+	Renewals   *c = NULL;
+
+	if (!parted || part >= 0)
+		c = confirmed_find(from->id, item->min_replicas, part);
+	if (c == NULL || c->under_way)
+		put_off(from->id, item, lr_now() + CONFIRM_RETRY);
+	else
+		c->batch.items[c->batch.nitems++] = *item;
+}
+
+/*
+ * confirmed_take --- move such items out of a batch that is not sent yet
+ *
+ * The remaining items keep their order.
+ */
+static void
+confirmed_take(DueBatch *b)
+{
+	int			n = 0;
+
+	if (!lr_store_can(b->id, STORE_HAS_REPLICAS))
+		return;
+	for (int i = 0; i < b->nitems; i++)
+	{
+		const DueItem *item = &b->items[i];
+
+		if (item->min_replicas > 0 &&
+			(item->action == DUE_RENEW || item->action == DUE_MOVE))
+			confirmed_take_item(b, item);
+		else
+		{
+			if (n < i)
+				b->items[n] = *item;
+			n++;
+		}
+	}
+	b->nitems = n;
+}
+
+static void
+confirmed_step(Renewals *c)
+{
+	DueBatch   *b = &c->batch;
+
+	if (c->part != NOT_PARTED && !b->store->has_part(c->part))
+		renewals_end(c);
+	else if (c->under_way)
+		renewals_step_batch(c);
+	else if (b->nitems > 0)
+		renewals_start_batch(c);
+	else
+		(void) b->store->step(b->handle, STORE_NOWAIT);
+}
+
+static void
+confirmed_interests(StoreInterests *in)
+{
+	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
+
+	for (const Renewals *c = confirmed; c != NULL; c = c->next)
+	{
+		if (in->n <= most)
+			c->batch.store->interests(c->batch.handle, in);
+		else
+			store_wait_until(in, lr_now() + UNWATCHED_POLL);
 	}
 }
 
@@ -233,19 +403,19 @@ lanes_take(Renewals *r, int64 now)
 
 	for (int i = 0; i < b->nitems; i++)
 	{
-		const DueItem *item = &b->at.items[i];
+		const DueItem *item = &b->items[i];
 		int			part = b->store->part_of(item->name, item->name_len);
 		Renewals   *lane = part >= 0 ? lanes[part] : NULL;
 
 		if (lane == NULL)
-			lane_put_off(b->id, item, now + LANE_RETRY);
+			put_off(b->id, item, now + LANE_RETRY);
 		else if (lane->under_way)
-			lane_put_off(b->id, item,
-						 now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
+			put_off(b->id, item,
+					now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
 		else if (now < lane->health.next_try)
-			lane_put_off(b->id, item, lane->health.next_try);
+			put_off(b->id, item, lane->health.next_try);
 		else
-			lane->batch.at.items[lane->batch.nitems++] = *item;
+			lane->batch.items[lane->batch.nitems++] = *item;
 	}
 	b->nitems = 0;
 }
@@ -292,15 +462,17 @@ renewals_step_parted(Renewals *r)
 		{
 			if (lanes[i] != NULL && lanes[i]->health.next_probe != LR_NEVER)
 			{
-				lane_end(lanes[i]);
+				renewals_end(lanes[i]);
 				lanes[i]->health.next_probe = LR_NEVER;
 			}
 			continue;
 		}
-		if (lanes[i] == NULL)
-			lanes[i] = lane_make(id, i);
-		else if (lanes[i]->health.next_probe == LR_NEVER)
+		if (lanes[i] == NULL || lanes[i]->health.next_probe == LR_NEVER)
+		{
+			if (lanes[i] == NULL)
+				lanes[i] = lane_make(id, ROLE_JUDGE, i);
 			health_start(&lanes[i]->health, id, NODE_MASTER + i);
+		}
 		if (lanes[i]->under_way)
 			renewals_step_batch(lanes[i]);
 		else
@@ -308,10 +480,9 @@ renewals_step_parted(Renewals *r)
 		any = any || (!lanes[i]->under_way && now >= lanes[i]->health.next_try);
 	}
 	r->batch.nitems = lt_collect_due(id, now, any, now + (any ? HEALTH_RETRY_MAX : LANE_RETRY),
-									 any ? r->batch.at.items : NULL,
+									 any ? r->batch.items : NULL,
 									 any ? DUE_BATCH_MAX : 0, &more);
-	if (lr_store_can(id, STORE_HAS_REPLICAS))
-		confirmed_take(&r->batch);
+	confirmed_take(&r->batch);
 	lanes_take(r, now);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (lanes[i] != NULL && !lanes[i]->under_way && r->batch.store->has_part(i) &&
@@ -341,10 +512,9 @@ renewals_step_store(Renewals *r)
 		return;
 	}
 	r->batch.nitems = lt_collect_due(r->batch.id, now, true,
-									 now + HEALTH_RETRY_MAX, r->batch.at.items,
+									 now + HEALTH_RETRY_MAX, r->batch.items,
 									 DUE_BATCH_MAX, &more);
-	if (lr_store_can(r->batch.id, STORE_HAS_REPLICAS))
-		confirmed_take(&r->batch);
+	confirmed_take(&r->batch);
 	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
 		renewals_start_batch(r);
 }
@@ -365,7 +535,8 @@ renewals_step(void)
 		else
 			renewals_step_store(&renewals[i]);
 	}
-	confirmed_step();
+	for (Renewals *c = confirmed; c != NULL; c = c->next)
+		confirmed_step(c);
 	farewell_step();
 }
 
@@ -376,15 +547,15 @@ renewals_reconnect(StoreId store, bool place_changed)
 	Renewals   *r = &renewals[store];
 	DueBatch   *b = &r->batch;
 
-	if (place_changed && b->store->connected(b->at.handle))
-		farewell_begin(store, r->under_way, &b->at);
-	b->store->disconnect(b->at.handle);
-	confirmed_reconnect(store);
-	renewals_end_batch(r);
-	health_forget(&r->health);
+	if (place_changed && b->store->connected(b->handle))
+		farewell_begin(b, r->under_way);
+	renewals_end(r);
+	for (Renewals *c = confirmed; c != NULL; c = c->next)
+		if (c->batch.id == store)
+			renewals_end(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (lanes[i] != NULL && lanes[i]->batch.id == store)
-			lane_end(lanes[i]);
+			renewals_end(lanes[i]);
 }
 
 bool
@@ -392,7 +563,7 @@ renewals_is_connected(StoreId store)
 {
 	const DueBatch *b = &renewals[store].batch;
 
-	return b->store->connected(b->at.handle);
+	return b->store->connected(b->handle);
 }
 
 void
@@ -410,7 +581,7 @@ renewals_retry_now(StoreId store)
 static void
 renewals_store_interests(Renewals *r, StoreInterests *in)
 {
-	r->batch.store->interests(r->batch.at.handle, in);
+	r->batch.store->interests(r->batch.handle, in);
 	store_wait_until(in, r->under_way ? r->next_look :
 					 lr_earlier(health_next(&r->health), lt_next_due(r->batch.id)));
 }
@@ -431,7 +602,7 @@ renewals_parted_interests(Renewals *r, StoreInterests *in)
 
 		if (lane == NULL)
 			continue;
-		lane->batch.store->interests(lane->batch.at.handle, in);
+		lane->batch.store->interests(lane->batch.handle, in);
 		if (!r->batch.store->has_part(i))
 			in->until = until;
 		else if (!lane->under_way)
@@ -440,7 +611,7 @@ renewals_parted_interests(Renewals *r, StoreInterests *in)
 }
 
 /*
- * renewals_interests --- see watchdog_int.h; it includes the old place
+ * renewals_interests --- see watchdog.h; it includes the old place
  */
 void
 renewals_interests(StoreInterests *in)

@@ -47,7 +47,7 @@
 
 #include "settings.h"
 #include "store/nodes.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* Least interval between attempts for a name; it doubles with each failure. */
 #define INTERVAL_MIN		(1 * LR_US_PER_S)

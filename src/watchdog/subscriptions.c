@@ -26,7 +26,7 @@
 #include "locktable/watch.h"
 #include "names.h"
 #include "store/stores.h"
-#include "watchdog/watchdog_int.h"
+#include "watchdog/watchdog.h"
 
 /* Interval at which waiters and idle subscriptions are checked. */
 #define TICK				LR_US_PER_S
@@ -194,7 +194,7 @@ subscriptions_step(void)
 }
 
 /*
- * subscriptions_reconnect --- see watchdog_int.h
+ * subscriptions_reconnect --- see watchdog.h
  */
 void
 subscriptions_reconnect(void)

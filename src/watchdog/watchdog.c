@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * watchdog.c
- *	  The background worker: its start, its loop, its end.
+ *	  The background worker: its start, its loop, its end; and how the table worker, too,
+ *	  is started and ends.
  *
  * The watchdog is a static worker that is connected to no database: so it serves
  * all of them, does not prevent DROP DATABASE, and runs on hot standbys, too.  It
@@ -30,7 +31,6 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
-#include "watchdog/watchdog_int.h"
 
 /*
  * The most sockets: of the stores, or of each node of one; for replicas; of the
@@ -40,26 +40,78 @@
 #define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS + \
 							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 2)
 
+/* Seconds after which the postmaster restarts a worker that has ended. */
+#define RESTART_AFTER		1
+
+/* The latch and the postmaster's death, which stand before the sockets in the set. */
+#define FIRST_SOCKET		2
+
 /* The wait event set, and what it was built for. */
 typedef struct Watched
 {
 	WaitEventSet *set;
 	int			n;
 	StoreInterest interest[MAX_INTERESTS];
-	int			position[MAX_INTERESTS];
 } Watched;
 
 static Watched watched;
 
+/* ----------
+ * Both workers
+ * ----------
+ */
+
 /*
- * watchdog_register --- have the postmaster start the watchdog
+ * register_worker --- have the postmaster start it, and restart it when it ends
+ */
+static void
+register_worker(const char *name, const char *function, BgWorkerStartTime start)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = start;
+	worker.bgw_restart_time = RESTART_AFTER;
+	strlcpy(worker.bgw_library_name, "lockredis", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, function, sizeof(worker.bgw_function_name));
+	strlcpy(worker.bgw_name, name, sizeof(worker.bgw_name));
+	strlcpy(worker.bgw_type, name, sizeof(worker.bgw_type));
+	RegisterBackgroundWorker(&worker);
+}
+
+/*
+ * workers_register --- register the watchdog and, if this server uses the table, its worker
  */
 void
-watchdog_register(void)
+workers_register(void)
 {
-	worker_register("lockredis watchdog", "lockredis_watchdog_main",
+	register_worker("lockredis watchdog", "lockredis_watchdog_main",
 					BgWorkerStart_ConsistentState);
+	if (lr_has_store(STORE_TABLE))
+		register_worker("lockredis table worker", "lockredis_table_worker_main",
+						BgWorkerStart_RecoveryFinished);
 }
+
+/*
+ * worker_may_end --- see watchdog.h
+ *
+ * At a shutdown the sessions end at the same time, and leave unanswered releases to us.
+ */
+bool
+worker_may_end(int64 *end_at, int64 limit)
+{
+	if (!ShutdownRequestPending)
+		return false;
+	if (*end_at == 0)
+		*end_at = lr_now() + limit;
+	return lt_row_count() == 0 || lr_now() >= *end_at;
+}
+
+/* ----------
+ * The watchdog
+ * ----------
+ */
 
 /* before_shmem_exit */
 static void
@@ -96,14 +148,13 @@ rebuild_wait_set(const StoreInterests *in)
 	if (watched.set != NULL)
 		FreeWaitEventSet(watched.set);
 	watched.set = NULL;
-	watched.set = LrCreateWaitEventSet(2 + in->n);	/* the latch, the postmaster's death */
+	watched.set = LrCreateWaitEventSet(FIRST_SOCKET + in->n);
 	AddWaitEventToSet(watched.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(watched.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	for (int i = 0; i < in->n; i++)
 	{
 		watched.interest[i] = in->socket[i];
-		watched.position[i] = AddWaitEventToSet(watched.set, in->socket[i].events,
-												in->socket[i].sock, NULL, NULL);
+		AddWaitEventToSet(watched.set, in->socket[i].events, in->socket[i].sock, NULL, NULL);
 	}
 	watched.n = in->n;
 }
@@ -127,7 +178,7 @@ watch_sockets(void)
 	{
 		if (watched.interest[i].events == socket[i].events)
 			continue;
-		ModifyWaitEvent(watched.set, watched.position[i], socket[i].events, NULL);
+		ModifyWaitEvent(watched.set, FIRST_SOCKET + i, socket[i].events, NULL);
 		watched.interest[i].events = socket[i].events;
 	}
 	return in.until;

@@ -47,7 +47,6 @@
 #include "store/nodes.h"
 #include "store/table/requests.h"
 #include "store/table/table_int.h"
-#include "store/table/table_worker.h"
 #include "watchdog/watchdog.h"
 
 /* How often rows that no longer count are deleted. */
@@ -85,18 +84,6 @@ static Job *jobs = NULL;
 
 /* Committing, perhaps waiting for a standby: only die() ends that wait. */
 static volatile sig_atomic_t committing = false;
-
-/*
- * table_worker_register --- register the worker, if this server uses the table
- */
-void
-table_worker_register(void)
-{
-	if (!lr_has_store(STORE_TABLE))
-		return;
-	worker_register("lockredis table worker", "lockredis_table_worker_main",
-					BgWorkerStart_RecoveryFinished);
-}
 
 /* before_shmem_exit */
 static void

@@ -14,7 +14,7 @@
 #include "../../../src/lockredis.h"
 
 #include "../../../src/sql/arguments.h"
-#include "../../../src/watchdog/watchdog_int.h"
+#include "../../../src/watchdog/watchdog.h"
 
 /* ----------
  * resolver.c

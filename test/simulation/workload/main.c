@@ -12,7 +12,6 @@
  */
 #include "workload.h"
 
-#include "../../../src/store/table/table_worker.h"
 #include "../../../src/watchdog/watchdog.h"
 
 #include "../kernel/server.h"
