@@ -10,7 +10,9 @@ import (
 )
 
 // After a cut of the network the end of a connection arrives late: the kernel
-// repeats it at intervals that grow with the cut, or a keepalive finds it out.
+// repeats it at intervals that grow with the cut, or a keepalive finds it out.  And
+// Redisson connects anew after pauses of up to redissonReconnects, subscribes to what it
+// had before, and only then gives up what nobody waits for any more.
 const lateGoodbye = 10 * time.Second
 
 // checkLeftovers: when all clients have gone and no fault is on, within this time
@@ -122,24 +124,48 @@ func (e *Environment) leftIn(store *Redis) []string {
 			left = append(left, fmt.Sprintf("%skey %v: %v, TTL %v ms", whose, key, what, ttl))
 		}
 	}
-	for _, of := range []string{"redisson_*", "lockredis_*"} {
-		if reply, err = store.cmd("PUBSUB", "CHANNELS", of); err == nil {
-			for _, channel := range reply.([]interface{}) {
-				left = append(left, fmt.Sprintf("%ssubscription of %v", whose, channel))
-			}
-		}
+	// Redisson's are looked for with its connections.
+	if subscriptions, ours := subscriptionsOf(store); ours {
+		left = append(left, whose+strings.Join(subscriptions, ", "))
 	}
 	return left
 }
 
+// subscriptionsOf returns the channels of locks that somebody listens to, and who that may be;
+// and whether lockredis does.
+func subscriptionsOf(store *Redis) (left []string, ours bool) {
+	for _, of := range []string{"redisson_*", "lockredis_*"} {
+		if reply, err := store.cmd("PUBSUB", "CHANNELS", of); err == nil {
+			for _, channel := range reply.([]interface{}) {
+				left = append(left, fmt.Sprintf("subscription of %v", channel))
+			}
+		}
+	}
+	if len(left) == 0 {
+		return nil, false
+	}
+	reply, err := store.cmd("CLIENT", "LIST", "TYPE", "pubsub")
+	if err != nil {
+		return left, true
+	}
+	for _, client := range strings.Split(strings.TrimSpace(reply.(string)), "\n") {
+		left = append(left, "by "+client)
+		ours = ours || strings.Contains(client, " name=lockredis-")
+	}
+	return left, ours
+}
+
 // Two for each watchdog may stay; and one for what replicas have to confirm, or that
-// asks an independent master whether it is there.
+// asks an independent master whether it is there.  A subscription may not.
 func (e *Environment) connectionsLeft() []string {
 	each := 2
 	if e.sentinels != nil || e.masters != nil {
 		each = 3
 	}
 	for _, store := range e.stores() {
+		if left, _ := subscriptionsOf(store); len(left) > 0 {
+			return left
+		}
 		ids, err := store.clients()
 		if err != nil || len(ids) > each*len(e.nodes) {
 			return []string{fmt.Sprintf("%d connections of lockredis %v", len(ids), err)}

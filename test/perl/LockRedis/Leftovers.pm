@@ -87,6 +87,14 @@ sub end_test
 	return done_testing();
 }
 
+# Who they are; a subscriber by how many channels it has
+sub _lines_of
+{
+	my (@clients) = @_;
+
+	return map { "  $_->{name} $_->{addr} age=$_->{age} sub=$_->{sub} cmd=$_->{cmd}" } @clients;
+}
+
 sub _what_is_left
 {
 	my ($nodes, $redis, %opts) = @_;
@@ -111,20 +119,21 @@ sub _what_is_left
 	{
 		push @left, "key $key" unless $opts{keys} && $key =~ $opts{keys};
 	}
-	push @left, "channel $_" foreach $redis->channels;
-
+	my @channels = $redis->channels;
 	my @clients = $redis->clients;
+
+	push @left, "channel $_" foreach @channels;
+	push @left, _lines_of(@clients) if @channels;
 	$allowed += grep { $_->{name} =~ /^lockredis-watchdog-replicas-/ } @clients;
 	if (ref $opts{clients})
 	{
-		push @left, map { "  $_->{name} $_->{addr} cmd=$_->{cmd}" }
-		  grep { $_->{name} =~ $opts{clients} } @clients;
+		push @left, _lines_of(grep { $_->{name} =~ $opts{clients} } @clients);
 	}
 	elsif (defined $opts{clients} ? @clients != $opts{clients} : @clients > $allowed)
 	{
 		push @left, scalar(@clients) . ' connections, wanted '
 		  . (defined $opts{clients} ? $opts{clients} : "at most $allowed");
-		push @left, map { "  $_->{name} $_->{addr} cmd=$_->{cmd}" } @clients;
+		push @left, _lines_of(@clients);
 	}
 
 	my $before = $opts{descriptors} || {};
