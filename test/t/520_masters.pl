@@ -3,6 +3,11 @@
 # Five independent masters: what a majority says is so, whatever the others do.
 # Taking, taking again, giving back, at the end of a transaction, and waiting.  534_masters_phases
 # has the same with some of them gone or frozen.
+#
+# A lock that a minority has forgotten is still had, and that minority gets it again
+# from the next renewal; one that a majority has forgotten is lost.  What another
+# client has of a minority is no obstacle; who has no majority gives back what he has.
+# Tokens go up, whichever of the counters are behind.
 # Proves G47.
 
 use LockRedis::Masters;
@@ -10,7 +15,7 @@ use LockRedis::Test;
 
 my $masters = LockRedis::Masters->new;
 my @nodes = $masters->nodes;
-my $node = $masters->server('main');
+my $node = $masters->server('main', 'lockredis.lease' => '30s');
 my $one = $node->session;
 my $two = $node->session;
 
@@ -64,5 +69,144 @@ my $two = $node->session;
 $one->query_fails("SET lockredis.min_replicas = 1; SELECT redis_lock('replicas')",
 	'55000', qr/replicas are not asked to confirm a lock of several masters/, 'no replicas');
 $one->query('SET lockredis.min_replicas = 0');
+
+# A connection of the watchdog that is made anew has all locks renewed.
+sub renew_all
+{
+	poll_until('a connection of the watchdog', sub { $nodes[0]->kill_clients('watchdog') });
+	return;
+}
+
+# These nodes forget the key, and whatever has to happen before a renewal does.
+sub forget
+{
+	my ($key, $numbers, $do) = @_;
+	my $watchdog = $node->watchdog_pid;
+
+	kill 'STOP', $watchdog;
+	$_->cmd('DEL', $key) foreach @nodes[@$numbers];
+	$do->() if $do;
+	kill 'CONT', $watchdog;
+	return;
+}
+
+# ---- a minority has forgotten
+
+$one->query("SELECT redis_lock('m'), redis_lock('m')");
+$masters->wait_for_owners('m', 5);
+$_->cmd('DEL', 'm') foreach @nodes[ 1, 4 ];
+renew_all();
+$masters->wait_for_owners('m', 5);
+$one->query_is("SELECT redis_is_held('m')", 't', 'it is held');
+$one->query_is("SELECT redis_unlock('m'), redis_unlock('m')", 't|t', 'given back');
+$masters->wait_for_owners('m', 0);
+
+# ---- somebody else has the minority
+
+$one->query("SELECT redis_lock('s')");
+$masters->wait_for_owners('s', 5);
+foreach my $n (2, 3)
+{
+	$nodes[$n]->cmd('DEL', 's');
+	$nodes[$n]->cmd('HSET', 's', 'other:1', 1);
+}
+renew_all();
+$one->query_is("SELECT redis_extend('s', '90s')", 't', 'lengthened by the other three');
+$one->query_is("SELECT redis_unlock('s')", 't', 'given back');
+poll_until('ours to be gone', sub {
+	(join ' ', map { join ',', '-', keys %{ $_->hash('s') } } @nodes) eq '- - -,other:1 -,other:1 -' });
+$two->query_is("SELECT redis_try_lock('s')", 't', 'a minority is no obstacle');
+$two->query_is("SELECT redis_unlock('s')", 't', 'given back');
+$_->cmd('DEL', 's') foreach @nodes;
+
+# ---- a majority has forgotten
+
+$one->query("SELECT redis_lock('l')");
+$masters->wait_for_owners('l', 5);
+forget('l', [ 0, 2, 3 ]);
+renew_all();
+poll_until('the loss', sub { $one->value("SELECT redis_is_held('l')") eq 'f' });
+$one->query_fails("SELECT redis_lock('l')", '55000', qr/lock "l" was lost/, 'and told');
+$one->query("SELECT redis_unlock_all()");
+$masters->wait_for_owners('l', 0);
+
+# found by the release
+$one->query("SELECT redis_lock('r')");
+$masters->wait_for_owners('r', 5);
+forget('r', [ 0, 2, 3 ], sub {
+	$one->query_warns("SELECT redis_unlock('r')", 'f', '01000', qr/lost/, 'a release finds the loss');
+});
+$masters->wait_for_owners('r', 0);
+
+# ---- others have a majority, or none has
+
+foreach my $n (0, 1, 3)
+{
+	$nodes[$n]->cmd('HSET', 'o', "other:$n", 1);
+	$nodes[$n]->cmd('PEXPIRE', 'o', 600_000);
+}
+$one->query_is("SELECT redis_try_lock('o')", 'f', 'busy: a majority is not to be had');
+poll_until('ours to be gone', sub {
+	(join ' ', map { join ',', '-', keys %{ $_->hash('o') } } @nodes) eq
+	  '-,other:0 -,other:1 - -,other:3 -' });
+$one->query_is("SELECT redis_is_locked('o'), redis_lock_owner('o') IS NULL",
+	't|t', 'locked, and nobody is the owner');
+$one->query_is("SELECT redis_force_unlock('o')", 't', 'taken from all of them');
+$masters->wait_for_owners('o', 0);
+$one->query_is("SELECT redis_try_lock('o')", 't', 'so it can be had');
+$one->query_is("SELECT redis_force_unlock('o')", 't', 'and taken away');
+$masters->wait_for_owners('o', 0);
+$one->query("SELECT redis_unlock_all()");
+
+# ---- tokens
+
+{
+	my $last = 0;
+	my $counter = 'redisson_lock_token:{f}';
+
+	$nodes[$_]->cmd('SET', $counter, 10 * $_) foreach 0 .. 4;
+	foreach my $down (0, 4, 1, 3)
+	{
+		$nodes[$down]->stop(keep => 1);
+		my $token = $one->value("SELECT redis_fenced_lock('f')");
+		cmp_ok($token, '>', $last, "token $token is above $last");
+		$last = $one->value("SELECT redis_fenced_lock('f')");
+		cmp_ok($last, '>=', $token, "that of the same lock again, $last, is not below");
+		cmp_ok((grep { $_->pid && ($_->cmd('GET', $counter) || 0) >= $last } @nodes),
+			'>=', 3, 'a majority has reached it');
+		$one->query("SELECT redis_unlock('f'), redis_unlock('f')");
+		$nodes[$down]{age} = 86400;
+		$nodes[$down]->start;
+	}
+}
+
+# ---- what several masters cannot do
+
+$one->query_fails("SELECT redis_read_lock('k')", '55000', qr/not available with several masters/, 'read');
+$one->query_fails("SELECT redis_fair_lock('k')", '55000', qr/not available with several masters/, 'fair');
+
+# ---- three of five are gone
+
+$_->stop foreach @nodes[ 0, 1, 2 ];
+$one->query_fails("SELECT redis_try_lock('n')", '58030', qr/Master 1: .*\n.*Master 5: It/s, 'none');
+poll_until('nothing to be left', sub { $masters->have('n') == 0 });
+
+# Each call asks those that are there, in vain.  Its release is behind it, so it needs no
+# record: that would stay until a majority is back, and there would soon be no room.
+$one->query(q{
+	DO $$
+	BEGIN
+		FOR i IN 1 .. 200 LOOP
+			BEGIN
+				PERFORM redis_try_lock('n' || i);
+			EXCEPTION WHEN system_error OR io_error THEN
+				CONTINUE;
+			END;
+			RAISE 'nobody can have it';
+		END LOOP;
+	END $$
+});
+$one->query_is('SELECT count(*) FROM redis_locks', '0', 'nor a record of any of 200 tries');
+poll_until('nothing to be left of them', sub { !grep { $masters->have("n$_") } 1 .. 200 });
 
 done_testing();

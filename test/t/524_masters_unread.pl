@@ -1,15 +1,34 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Three independent masters, and a session that does nothing more when it has given its
-# lock back: what the slowest of them has answered is read by nobody then.  All the same
-# the lock is free there, too.
+# Three independent masters, one of which hears of something late, or when its session does
+# nothing more: all the same the lock is free there, too.
 #
-# Forced here:
+# It is put there again by a renewal, and given back at that moment:
+#
+#   watchdog: renewed at 1 and 2, gone at 3: sends the create to 3
+#   session: release to 1, 2, 3; at 3 there is nothing
+#   node 3: the create: a lock that nobody gives back any more
+#
+# So a node that had the lock is asked when the create is answered.  Forced by a proxy that
+# holds the create back until the release has run at node 3.
+#
+# What the slowest of them has answered is read by nobody when its session does nothing more:
 # - node 3 stands still while the lock is given back.  Its script of a release was never
 #   loaded: told so, nobody would send it again.  So it came in full
 # - node 3 is told of a create and its release late.  It has forgotten the script of the
 #   create, and has been told that of a release by others: that runs, the create does not.
 #   It must not be sent again, behind its release
+#
+# What the third cannot be told is given back by the watchdog as soon as that can be reached,
+# long before the lease ends.  In the end it is forgotten: it has run out there.
+#
+#   session: has the lock at 1, 2, 3
+#   node 3: ends the connection, and takes no other
+#   session: release to 1, 2; to 3 it cannot be sent.  Its call returns
+#   node 3: can be reached again; the session does nothing
+#   watchdog: release to 3
+#
+# A node that is away when a lock is taken does not have it, so nothing of that is left.
 # Proves G47.
 
 use LockRedis::Masters;
@@ -17,9 +36,38 @@ use LockRedis::Test;
 
 my $masters = LockRedis::Masters->new(n => 3, proxies => 1);
 my @nodes = $masters->nodes;
-my @proxies = $masters->proxies;
-my $node = $masters->server('main');
 my $third = $nodes[2];
+my $proxy = ($masters->proxies)[2];
+my $node = $masters->server('main');
+
+# ---- put there again while it is given back
+
+{
+	my $session = $node->session;
+
+	$masters->wait_until_watched($node);
+	$masters->take_at_all($session, 'k');
+
+	# The watchdog has created nothing yet, so it sends that script in full; the session has.
+	my $create = $proxy->rule(match => 'replicate_commands', action => 'hold');
+
+	$third->cmd('DEL', 'k');
+	poll_until('the watchdog to renew all', sub { $nodes[0]->kill_clients('watchdog') });
+	$proxy->wait_for_rule($create);
+	is($third->cmd('EXISTS', 'k'), 0, 'the third is about to get it again');
+
+	my $released = $third->calls('hdel');
+
+	$session->query_is("SELECT redis_unlock('k')", 't', 'given back meanwhile');
+	poll_until('the third to have seen the release', sub { $third->calls('hdel') > $released });
+
+	my $created = $third->calls('hset');
+
+	$proxy->let_go;
+	poll_until('the third to have created it', sub { $third->calls('hset') > $created });
+	poll_until('the third to be free of it', sub { $third->cmd('EXISTS', 'k') == 0 });
+	$session->quit;
+}
 
 # ---- a script that was not loaded
 
@@ -45,10 +93,10 @@ my $third = $nodes[2];
 	$masters->connect_to_all($_) foreach $one, $two;
 	$masters->take_at_all($two, 'other');
 
-	my $held = $proxies[2]->rule(match => 'late', action => 'hold');
+	my $held = $proxy->rule(match => 'late', action => 'hold');
 
 	$one->query_is("SELECT redis_try_lock('late')", 't', 'taken at two of three');
-	$proxies[2]->wait_for_rule($held);
+	$proxy->wait_for_rule($held);
 	$one->query_is("SELECT redis_unlock('late')", 't', 'and given back');
 	$third->cmd('SCRIPT', 'FLUSH');
 
@@ -60,7 +108,7 @@ my $third = $nodes[2];
 	});
 	my $calls = $third->script_calls;
 
-	$proxies[2]->let_go;
+	$proxy->let_go;
 	poll_until('the third to have both', sub { $third->script_calls >= $calls + 2 });
 
 	# Whatever this session asks of the third node now is behind what it sent before.
@@ -71,5 +119,67 @@ my $third = $nodes[2];
 	$_->quit foreach $one, $two;
 }
 
-nothing_left($node, $masters);
-done_testing();
+sub left { return $node->count_locks; }
+
+sub cut_off
+{
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	return;
+}
+
+# ---- it comes back
+
+foreach my $how ('redis_unlock', 'COMMIT')
+{
+	my $session = $node->session;
+
+	$masters->take_at_all($session, 'k');
+	if ($how eq 'COMMIT')
+	{
+		$session->value("SELECT redis_unlock('k')");
+		poll_until('all to be free of it', sub { !$masters->all_keys });
+		$session->query("BEGIN; SELECT redis_xact_lock('k')");
+		$masters->wait_for_owners('k', 3);
+	}
+	cut_off();
+	if ($how eq 'COMMIT') { $session->query('COMMIT') }
+	else { $session->query_is("SELECT redis_unlock('k')", 't', 'given back at two of three') }
+	is($third->cmd('EXISTS', 'k'), 1, "$how: the third has it still");
+	# Whose answers a COMMIT does not wait for
+	poll_until('the others to be free of it', sub { !grep { $_->cmd('EXISTS', 'k') } @nodes[ 0, 1 ] });
+	is(left(), 1, "$how: that is the watchdog's");
+	my $other = $node->session;
+
+	$other->query_is("SELECT redis_try_lock('k')", 't', "$how: others of this server have it at once");
+	$other->query_is("SELECT redis_unlock('k')", 't', "$how: and give it back");
+	$proxy->mode('pass');
+	poll_until('the third to be free of it, though its session is idle',
+		sub { !$third->cmd('EXISTS', 'k') });
+	poll_until('nothing to be left to do', sub { left() == 0 });
+	$_->quit foreach $session, $other;
+}
+
+# ---- it does not come back
+
+{
+	my $session = $node->session;
+
+	$masters->take_at_all($session, 'short', ", lease => '8s'");
+	cut_off();
+	$session->query_is("SELECT redis_unlock('short')", 't', 'given back at two of three');
+	is(left(), 1, 'the rest is the watchdog\'s');
+	poll_until('it to be forgotten when the lease has ended there', sub { left() == 0 });
+	ok(!$third->cmd('EXISTS', 'short'), 'which it has');
+
+	foreach my $i (1 .. 20)
+	{
+		$session->value("SELECT redis_lock('away$i')");
+		$session->value("SELECT redis_unlock('away$i')");
+	}
+	is(left(), 0, 'what the third never had is not left there');
+	$proxy->mode('pass');
+	$session->quit;
+}
+
+end_test($node, $masters);
