@@ -49,5 +49,4 @@ foreach my $kind (sort keys %kinds)
 
 is($node->lock_stat('losses'), 0, 'no loss');
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

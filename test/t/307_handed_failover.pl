@@ -17,8 +17,7 @@ my ($holder, $waiter) = map { $node->session } 1 .. 2;
 $node->wait_for_up;
 my $before = $holder->value("SELECT redis_fenced_lock('k')");
 cmp_ok($before, '>', 0, 'a token');
-$waiter->start("SELECT redis_fenced_lock('k')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $waiter => "SELECT redis_fenced_lock('k')");
 replicated($ha);
 
 # Nobody takes its place before the lock has been handed on.
@@ -42,5 +41,4 @@ is($node->lock_stat('handoffs'), 1, 'it was handed on');
 $_->quit foreach $holder, $waiter;
 $old->start;
 $ha->wait_until_steady;
-nothing_left($node, $ha, keys => qr/lock_token/);
-done_testing();
+end_test($node, $ha, keys => qr/lock_token/);

@@ -21,8 +21,7 @@ use Process qw(sockets private_kb);
 local $ENV{MALLOC_TRIM_THRESHOLD_} = 1;
 local $ENV{MALLOC_TOP_PAD_} = 0;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $session = $node->session;
 
 # A session that waits keeps a subscription, which has to be made anew too.
@@ -212,8 +211,7 @@ run('CALL errors(100)');
 without_store(100);
 $redis->cmd('RPUSH', 'a list', 'x');
 $redis->cmd('HSET', 'foreign', 'foreign:1', 1);    # without end
-$waiter->start(q{SELECT redis_lock('foreign')});
-$node->wait_for_waiters('foreign', 1);
+$node->queue_up('foreign', $waiter => q{SELECT redis_lock('foreign')});
 reconnect(200);
 
 my @all = qw(session watchdog listener);

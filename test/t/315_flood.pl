@@ -24,8 +24,7 @@ my $waiter = $node->session;
 $redis->foreign_lock('awaited');
 $holder->query(
 	q{SELECT redis_lock('held' || n) FROM generate_series(1, 50) n});
-$waiter->start(q{SELECT redis_lock('awaited')});
-$node->wait_for_waiters('awaited', 1);
+$node->queue_up('awaited', $waiter => q{SELECT redis_lock('awaited')});
 poll_until('the subscription',
 	sub { $redis->subscribers($redis->channel('awaited')) });
 

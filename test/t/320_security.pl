@@ -18,12 +18,8 @@ my $node = LockRedis::Node->create(
 	redis => $redis,
 	start => 0,
 	settings => { 'lockredis.max_locks' => 30, max_connections => 60 });
-my $file = $node->basedir . '/hush-file';
+my $file = secret_file('hush-file', $secret);
 
-open my $fh, '>', $file or die "could not create $file: $!";
-print $fh "$secret\n";
-close $fh or die $!;
-chmod 0600, $file or die $!;
 $node->append_conf('postgresql.conf', "lockredis.password_file = '$file'");
 $node->start;
 $node->safe_psql(
@@ -68,10 +64,7 @@ nothing_told(
 	'name of the file' => 'hush-file',
 	'password in a file' => $secret);
 $bob->value("SELECT redis_unlock('in use')");
-foreach my $session ($bob, $admin)
-{
-	is(found($session, $secret), '', 'the password in the file is nowhere in SQL');
-}
+is(found($_, $secret), '', 'the password in the file is nowhere in SQL') foreach $bob, $admin;
 
 # Each function that reads settings or files, and who may use it.
 my @readers = (
@@ -258,8 +251,7 @@ is_deeply([ grep { !/canary|redisson_lock_token:/ } $redis->all_keys ],
 foreach my $key ('*', 'h[a-z]llo?')
 {
 	$redis->foreign_lock($key);
-	$bob->start("SELECT redis_lock('$key')");
-	$node->wait_for_waiters($key, 1);
+	$node->queue_up($key, $bob => "SELECT redis_lock('$key')");
 	$redis->wait_for_subscribers($key, 1);
 	is($redis->cmd('PUBSUB', 'NUMPAT'), 0, "no pattern is subscribed to: $key");
 	$redis->foreign_unlock($key);

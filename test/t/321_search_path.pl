@@ -280,5 +280,4 @@ $alice->query_is('SELECT count(*) FROM locks.redis_fences', '0',
 $_->quit foreach $admin, $alice, $bob;
 $node->safe_psql('postgres',
 	'DROP EXTENSION lockredis; CREATE EXTENSION lockredis');
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -11,10 +11,8 @@
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
+my ($node, $redis) = LockRedis::Node->create_with_redis(
 	'main',
-	redis => $redis,
 	settings => { autovacuum => 'off', autovacuum_naptime => '1s' });
 
 $node->safe_psql(
@@ -238,16 +236,12 @@ $bob->query('DROP TABLE bob.r');
 my $alice = $node->session(user => 'alice');
 my $channel = 'redisson_lock__channel:{job}';
 
-foreach my $key ('job', '{job}', 'later')
-{
-	$redis->foreign_lock($key);
-}
+$redis->foreign_lock($_) foreach 'job', '{job}', 'later';
 foreach my $case ([ 'job', '{job}' ], [ '{job}', 'job' ])
 {
 	my ($key, $same_channel) = @$case;
 
-	$alice->start("SELECT redis_lock('$key')");
-	$node->wait_for_waiters($key, 1);
+	$node->queue_up($key, $alice => "SELECT redis_lock('$key')");
 	poll_until('the subscription', sub { $redis->subscribers($channel) == 1 });
 	$bob->query_is("SELECT redis_try_lock('$same_channel', '1s')",
 		'f', "$key is awaited, then $same_channel: busy");
@@ -262,10 +256,8 @@ foreach my $case ([ 'job', '{job}' ], [ '{job}', 'job' ])
 }
 
 # Both at once: each waits for messages, none has to look every second.
-$alice->start("SELECT redis_lock('job')");
-$node->wait_for_waiters('job', 1);
-$bob->start("SELECT redis_lock('{job}')");
-$node->wait_for_waiters('{job}', 1);
+$node->queue_up('job', $alice => "SELECT redis_lock('job')");
+$node->queue_up('{job}', $bob => "SELECT redis_lock('{job}')");
 poll_until('the subscription', sub { $redis->subscribers($channel) == 1 });
 my ($calls, $since) = (-1, 0);
 poll_until(

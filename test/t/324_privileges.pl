@@ -106,8 +106,7 @@ $redis->cmd('DEL', "alice's");
 $redis->foreign_lock("alice's", owner => 'thief:1');
 $alice->query_is("SELECT redis_extend('alice''s', '1h')", 'f', 'alice finds out');
 my $waiting = $node->session(user => 'alice');
-$waiting->start("SELECT redis_lock('fenced')");
-$node->wait_for_waiters('fenced', 1);
+$node->queue_up('fenced', $waiting => "SELECT redis_lock('fenced')");
 my $hidden = q{SELECT count(*), count(key), count(owner), count(lost_reason), count(pid), count(usesysid)};
 is( $node->value("$hidden FROM redis_locks"),
 	'4|4|3|1|4|4', 'the administrator sees it all');

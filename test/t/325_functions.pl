@@ -128,10 +128,8 @@ foreach my $signature (sort grep { $judged{$_}{all} } keys %judged)
 	my @keys_here = grep { !$j->{takes} || !/number|digits/ } @keys;
 	my $told = '';
 
-	foreach my $key ($j->{call} =~ /%s/ ? @keys_here : @keys_here[ 0 .. 0 ])
-	{
-		$told .= $bob->query(call_of($signature, $key))->{raw} =~ s/\Q$key\E//gr;
-	}
+	$told .= $bob->query(call_of($signature, $_))->{raw} =~ s/\Q$_\E//gr
+	  foreach $j->{call} =~ /%s/ ? @keys_here : @keys_here[ 0 .. 0 ];
 	$bob->query('SELECT redis_unlock_all()');
 	is(differing($before, state_of(@keys_here)),
 		'', "$signature: changes no value of others");
@@ -202,5 +200,4 @@ $alice->query_is("SELECT redis_force_unlock('foreign lock')", 't', 'a lock is ta
 
 $_->quit foreach $alice, $bob;
 $redis->cmd('FLUSHALL');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -23,8 +23,7 @@ if (!-w $directory)
 	plan(skip_all => "$directory is not writable");
 }
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $this = $node->value(
 	q{SELECT default_version FROM pg_available_extensions WHERE name = 'lockredis'}
 );
@@ -221,8 +220,7 @@ my ($admin, $holder, $waiter, $writer, $recorder, $runner) =
 $holder->query("SELECT redis_lock('held'), redis_lock('held')");
 $holder->query_is("SELECT locked('held')", 't', 'a function that was planned before');
 $holder->query("PREPARE held AS SELECT redis_hold_count(\$1); EXECUTE held('held')");
-$waiter->start("SELECT redis_lock('held')");
-$node->wait_for_waiters('held', 1);
+$node->queue_up('held', $waiter => "SELECT redis_lock('held')");
 $writer->query("BEGIN; SELECT redis_xact_lock('transaction'); INSERT INTO written VALUES ('before')");
 $recorder->query("SELECT redis_fenced_xact_lock('recorded')");
 my $token = $recorder->value("BEGIN; SELECT redis_fenced_xact_lock('recorded')");

@@ -45,8 +45,7 @@ my $given_out = $two->value("BEGIN; SELECT redis_fenced_xact_lock('fenced')");
 $two->query(q{INSERT INTO t VALUES ('never committed')});
 $three->query_is("CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '30s')",
 	't', 'a job that holds for at least 30 s');
-$four->start("SELECT redis_lock('renewed')");
-$node->wait_for_waiters('renewed', 1);
+$node->queue_up('renewed', $four => "SELECT redis_lock('renewed')");
 my %owner = map { $_ => owner_of($_) } qw(renewed given fenced kept);
 my $crashed_at = now();
 $node->stop('immediate');
@@ -194,28 +193,18 @@ $redis->cmd('FLUSHALL');
 
 # The password is changed in Redis and in its file, all connections are cut,
 # nobody is reloaded: who holds and who waits go on with the new one.
-my $file = $node->basedir . '/secret';
-my $write = sub {
-	unlink $file;
-	open my $fh, '>', $file or die "could not create $file: $!";
-	print $fh $_[0];
-	close $fh or die $!;
-	chmod 0600, $file or die $!;
-};
-$write->('secret-1');
 $other->cmd('CONFIG', 'SET', 'requirepass', 'secret-1');
 $other->{password} = 'secret-1';
-$node->set('lockredis.password_file' => $file);
+$node->set('lockredis.password_file' => secret_file('secret', 'secret-1'));
 $node->wait_for_up;
 $one->query("SELECT redis_lock('held')");
 $other->foreign_lock('foreign');
-$two->start("SELECT redis_lock('foreign')");
-$node->wait_for_waiters('foreign', 1);
+$node->queue_up('foreign', $two => "SELECT redis_lock('foreign')");
 my $channel = 'redisson_lock__channel:{foreign}';
 poll_until('the subscription', sub { $other->subscribers($channel) == 1 });
 $other->cmd('CONFIG', 'SET', 'requirepass', 'secret-2');
 $other->{password} = 'secret-2';
-$write->('secret-2');
+secret_file('secret', 'secret-2');
 $other->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach $other->clients;
 poll_until('the subscription', sub { $other->subscribers($channel) == 1 });
 $one->query_is("SELECT redis_lock('held'), redis_unlock('held'), redis_unlock('held')",

@@ -50,8 +50,7 @@ my ($holder, $waiter, $recorder) = map { $node->session } 1 .. 3;
 $recorder->query(qq{SELECT redis_fenced_xact_lock(E'tab\\tline\\n"quote"''\\\\')});
 $recorder->query("SELECT redis_fenced_xact_lock('committed')");
 $holder->query("SELECT redis_lock('held')");
-$waiter->start("SELECT redis_lock('held')");
-$node->wait_for_waiters('held', 1);
+$node->queue_up('held', $waiter => "SELECT redis_lock('held')");
 $recorder->query("BEGIN; SELECT redis_fenced_xact_lock('committed'), redis_fenced_xact_lock('open')");
 
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/dump";
@@ -172,5 +171,4 @@ is( $new->value("SELECT locks.redis_fenced_xact_lock('upgraded') > $token", dbna
 	'pg_upgrade: tokens go on, even if Redis has lost the counter');
 is($new->value("SELECT redis_try_lock('k'), redis_unlock('k')"), 't|t',
 	'pg_upgrade: locks work');
-nothing_left($new, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($new, $redis, keys => qr/^redisson_lock_token:/);

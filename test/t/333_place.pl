@@ -84,8 +84,7 @@ ok( poll_until('what was taken to be given back',
 is_deeply($old->hash('foreign'), { 'somebody:1' => 1 }, 'but that of others');
 
 # Without a change, who begins to wait after a reload waits.
-$holder->start("SELECT redis_lock('loop')");
-$node->wait_for_waiters('loop', 1);
+$node->queue_up('loop', $holder => "SELECT redis_lock('loop')");
 $loop->query_is("SELECT redis_unlock('loop')", 't', 'given back');
 is($holder->wait(10)->error, undef, 'had');
 

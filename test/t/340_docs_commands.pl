@@ -95,11 +95,7 @@ is(scalar @others, 3, 'acl.md: and settings, and how to see what was refused');
 }
 
 my ($password) = $rule =~ /^ACL SETUSER lockredis on >(\S+)/;
-my $secret = PostgreSQL::Test::Utils::tempdir_short() . '/password';
-open my $fh, '>', $secret or die "could not write $secret: $!";
-print $fh "$password\n";
-close $fh or die "could not write $secret: $!";
-chmod 0600, $secret or die "could not chmod $secret: $!";
+my $secret = secret_file('password', $password);
 
 # Its own user, at the port and with the file of this test.
 $settings =~ s/redis\.example\.com:6379/'127.0.0.1:' . $redis->port/e
@@ -324,11 +320,8 @@ foreach my $file ('../README.md', 'security.md', 'table-mode.md')
 	$ENV{PG_CONFIG} = 'pg_config' unless defined $ENV{PG_CONFIG};
 	is($asked->('demo', '--no-redis'), '', 'demo --no-redis needs no more');
 	is($asked->('demo'), " redis-server redis-tools\n", 'demo needs a Redis');
-	foreach my $for ([], ['test'], ['bench'], ['--bench'])
-	{
-		like($asked->(@$for), qr/redis-server.* maven.* valgrind/, "@$for: the tests need more");
-	}
+	like($asked->(@$_), qr/redis-server.* maven.* valgrind/, "@$_: the tests need more")
+	  foreach [], ['test'], ['bench'], ['--bench'];
 }
 
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -70,8 +70,7 @@ my $same = q{SELECT count(*), bool_and((l.datname, l.usename, l.application_name
 $alice->query("SET application_name = 'shop-api'");
 $bob->query("SET application_name = 'report'");
 $alice->query_is("SELECT redis_lock('k', '10 min')", '', 'alice has it');
-$bob->start("SELECT redis_lock('k')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $bob => "SELECT redis_lock('k')");
 my $seen = "t|shop|alice|shop-api\nf|postgres|bob|report";
 $admin->query_is("$names ORDER BY granted DESC", $seen, 'a superuser sees who they are');
 $monitor->query_is("$names ORDER BY granted DESC", $seen, 'so does pg_read_all_stats');

@@ -441,5 +441,4 @@ foreach my $page ('../README.md', 'usage.md', 'operation.md', 'fallback.md')
 	end_page("SQL of $page");
 }
 
-nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

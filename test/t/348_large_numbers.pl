@@ -6,8 +6,7 @@
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $table = LockRedis::Node->create('table', mode => 'table');
 my ($r, $t) = map { $_->session } $node, $table;
 my $out_of_range = qr/integer out of range/;

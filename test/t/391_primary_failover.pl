@@ -60,8 +60,7 @@ $three->query_is("CALL redis_with_lock('nightly', 'SELECT 1', hold_at_least => '
 	't', 'crash: a job that holds its key for an hour');
 
 my $waiter = $second->session;
-$waiter->start("SELECT redis_lock('leader')");
-$second->wait_for_waiters('leader', 1);
+$second->queue_up('leader', $waiter => "SELECT redis_lock('leader')");
 my $old = instance_of('leader');
 my $own = $second->value('SELECT instance FROM redis_lock_status LIMIT 1');
 
@@ -92,8 +91,7 @@ my $third = standby_of($second, 'third');
 $waiter->query('SELECT redis_unlock_all()');
 $waiter->query_is("SELECT redis_lock('leader', '1 hour')", '', 'switchover: a lock for an hour');
 $one = $third->session;
-$one->start("SELECT redis_lock('leader')");
-$third->wait_for_waiters('leader', 1);
+$third->queue_up('leader', $one => "SELECT redis_lock('leader')");
 $second->stop('fast');
 is($one->wait(30)->error, undef, 'switchover: it is released by the shutdown');
 $third->promote;

@@ -122,5 +122,4 @@ sub overtaken
 	bring_back($node, $ha, $old);
 }
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

@@ -177,5 +177,4 @@ foreach my $server ($ha->replicas, $ha->sentinels)
 }
 $ha->wait_until_steady;
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

@@ -183,5 +183,4 @@ foreach my $way ('from', 'to')
 }
 
 $holder->query_is("SELECT redis_unlock('kept')", 't', 'held to the end');
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

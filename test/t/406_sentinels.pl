@@ -11,28 +11,14 @@ use LockRedis::Topic::Failover;
 
 my $ha = LockRedis::Sentinels->new(password => 'nodes-secret', sentinel_password => 'sentinels-secret',
 	names => 1);
-my $dir = PostgreSQL::Test::Utils::tempdir_short();
-
-sub secret
-{
-	my ($name, $text) = @_;
-	my $file = "$dir/$name";
-
-	open my $out, '>', $file or die $!;
-	print $out "$text\n";
-	close $out or die $!;
-	chmod 0600, $file or die $!;
-	return $file;
-}
-
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
 		# More than a failover takes on a busy machine
 		'lockredis.lease' => '90s',
-		'lockredis.password_file' => secret('nodes', 'nodes-secret'),
-		'lockredis.sentinel_password_file' => secret('sentinels', 'sentinels-secret')
+		'lockredis.password_file' => secret_file('nodes', 'nodes-secret'),
+		'lockredis.sentinel_password_file' => secret_file('sentinels', 'sentinels-secret')
 	});
 my $s = $node->session;
 my $holder = $node->session;
@@ -124,11 +110,11 @@ poll_until('the Sentinels to be heard',
 {
 	my %change = (
 		'a wrong password of the Sentinels' =>
-		  [ 'lockredis.sentinel_password_file' => secret('w1', 'wrong'), qr/WRONGPASS|password/ ],
+		  [ 'lockredis.sentinel_password_file' => secret_file('w1', 'wrong'), qr/WRONGPASS|password/ ],
 		'no password of the Sentinels' =>
 		  [ 'lockredis.sentinel_password_file' => '', qr/NOAUTH|password/ ],
 		'a wrong password of the nodes' =>
-		  [ 'lockredis.password_file' => secret('w2', 'wrong'), qr/WRONGPASS|password/ ]);
+		  [ 'lockredis.password_file' => secret_file('w2', 'wrong'), qr/WRONGPASS|password/ ]);
 
 	foreach my $what (sort keys %change)
 	{
@@ -146,7 +132,7 @@ poll_until('the Sentinels to be heard',
 
 	# Changed on all nodes while a lock is held: old connections live on, new ones
 	# take the new one.
-	secret('nodes', 'changed-secret');
+	secret_file('nodes', 'changed-secret');
 	foreach my $redis ($ha->nodes)
 	{
 		$redis->cmd('CONFIG', 'SET', 'masterauth', 'changed-secret');
@@ -201,5 +187,4 @@ poll_until('the Sentinels to be heard',
 	in_order('without the liar');
 }
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

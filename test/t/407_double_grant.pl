@@ -73,5 +73,4 @@ sub double_grant
 	$first->query('RESET lockredis.min_replicas; RESET lockredis.replica_timeout');
 }
 
-nothing_left([ $one, $two ], $ha);
-done_testing();
+end_test([ $one, $two ], $ha);

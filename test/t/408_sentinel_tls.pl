@@ -13,20 +13,13 @@ use LockRedis::Topic::Failover;
 
 my $ca = LockRedis::Ca->new('main');
 my $ha = LockRedis::Sentinels->new(tls => $ca, names => 1, password => 'secret');
-my $password = PostgreSQL::Test::Utils::tempdir_short() . '/password';
-
-open my $file, '>', $password or die $!;
-print $file "secret\n";
-close $file or die $!;
-chmod 0600, $password or die $!;
-
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
 		# However long a failover takes on a busy machine, no lease ends in it.
 		'lockredis.lease' => '5min',
-		'lockredis.password_file' => $password,
+		'lockredis.password_file' => secret_file('password', 'secret'),
 		'lockredis.tls_ca_file' => $ca->file
 	});
 my $one = $node->session;
@@ -81,5 +74,4 @@ $node->wait_for_up;
 $node->wait_until_asked($s);
 $s->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'put right');
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

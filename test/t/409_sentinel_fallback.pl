@@ -71,5 +71,4 @@ foreach my $pair ([ $holder, 'kept' ], [ $s, 'in the table' ])
 }
 $old->thaw;
 $ha->wait_until_steady;
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

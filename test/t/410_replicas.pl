@@ -216,10 +216,8 @@ $node->value("CREATE ROLE alice LOGIN");
 {
 	my $alice = $node->session(user => 'alice');
 
-	foreach my $setting ('min_replicas = 1', "replica_timeout = '10ms'")
-	{
-		$alice->query_fails("SET lockredis.$setting", '42501', qr/permission denied/);
-	}
+	$alice->query_fails("SET lockredis.$_", '42501', qr/permission denied/)
+	  foreach 'min_replicas = 1', "replica_timeout = '10ms'";
 	$alice->quit;
 }
 $one->query_fails("SET lockredis.min_replicas = $_", '22023', qr/outside the valid range/)
@@ -227,9 +225,7 @@ $one->query_fails("SET lockredis.min_replicas = $_", '22023', qr/outside the val
 $one->query_fails("SET lockredis.replica_timeout = '$_'", '22023', qr/outside the valid range/)
   foreach '0', '61s';
 
-$_->quit foreach $one, $two, $none;
-nothing_left(
+end_test(
 	$node, $redis,
 	keys => qr/^redisson_lock_token/,
 	clients => 1 + @replicas);
-done_testing();

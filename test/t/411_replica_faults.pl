@@ -165,12 +165,10 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 	# From one that asks for none to one that asks for one, and back.
 	my $before = $node->lock_stat('handoffs');
 
-	$three->start("SELECT redis_lock('queue')");
-	$node->wait_for_waiters('queue', 1);
+	$node->queue_up('queue', $three => "SELECT redis_lock('queue')");
 	run($four, "SELECT redis_unlock('queue')");
 	is($three->wait->error, undef, 'taken from the store');
-	$four->start("SELECT redis_lock('queue')");
-	$node->wait_for_waiters('queue', 1);
+	$node->queue_up('queue', $four => "SELECT redis_lock('queue')");
 	run($three, "SELECT redis_unlock('queue')");
 	is($four->wait->error, undef, 'likewise');
 	is($node->lock_stat('handoffs'), $before,
@@ -179,8 +177,7 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 
 	run($three, "SELECT redis_lock('queue')");
 	run($four, "SET lockredis.min_replicas = 1");
-	$four->start("SELECT redis_lock('queue')");
-	$node->wait_for_waiters('queue', 1);
+	$node->queue_up('queue', $four => "SELECT redis_lock('queue')");
 	run($three, "SELECT redis_unlock('queue')");
 	is($four->wait->error, undef, 'to one that does');
 	is($node->lock_stat('handoffs'), $before + 1, 'it is');
@@ -207,6 +204,4 @@ replicas_back();
 	$bob->quit;
 }
 
-$_->quit foreach $none, $one;
-nothing_left($node, $redis, clients => 1 + @replicas);
-done_testing();
+end_test($node, $redis, clients => 1 + @replicas);

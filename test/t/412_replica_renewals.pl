@@ -139,8 +139,7 @@ $one->query_is("SELECT redis_unlock('one')", 't', 'and counts then');
 	my $before = $node->lock_stat('handoffs');
 
 	run($one, "SELECT redis_lock('handed')");
-	$other->start("SELECT redis_lock('handed')");
-	$node->wait_for_waiters('handed', 1);
+	$node->queue_up('handed', $other => "SELECT redis_lock('handed')");
 	run($one, "SELECT redis_unlock('handed')");
 	is($other->wait->error, undef, 'handed over');
 	is($node->lock_stat('handoffs'), $before + 1, 'without the store');

@@ -108,5 +108,4 @@ poll_until('the former master to be its replica', sub {
 	});
 shown($all, 'after a failover');
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

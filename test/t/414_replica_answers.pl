@@ -142,5 +142,4 @@ $node->set('lockredis.command_timeout' => '20s');
 $_->quit foreach $one, $none;
 $proxy->reset_all;
 $node->wait_for_up;
-nothing_left($node, $redis, keys => qr/^redisson_lock_token/, clients => 1 + @replicas);
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token/, clients => 1 + @replicas);

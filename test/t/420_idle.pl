@@ -101,8 +101,7 @@ $one->query_is("SELECT redis_is_held('k')", 't', 'a lock of the session is held 
 # ----------
 
 $redis->foreign_lock('foreign', owner => 'elsewhere:1', ms => 600_000);
-$two->start("SELECT redis_lock('foreign')");
-$node->wait_for_waiters('foreign', 1);
+$node->queue_up('foreign', $two => "SELECT redis_lock('foreign')");
 $redis->wait_for_subscribers('foreign', 1);
 foreach my $round (1, 2)
 {

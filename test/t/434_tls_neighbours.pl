@@ -139,5 +139,4 @@ $two->query_is("SELECT redis_unlock('other')", 't');
 
 $_->quit foreach $one, $two;
 $java->stop;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

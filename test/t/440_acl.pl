@@ -7,9 +7,6 @@
 #
 # Proves G19, G20.
 
-use strict;
-use warnings FATAL => 'all';
-
 use File::Basename qw(dirname);
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Replicas;
@@ -28,7 +25,6 @@ my %right = map { $_ => 1 }
   grep { /^[+~&]/ && $_ ne '+select' }
   map { @$_[ 3 .. $#$_ ] } grep { "@$_" !~ /~\* / } @rules;
 my ($password) = map { /^>(.*)/ } @$base;
-my $file = PostgreSQL::Test::Utils::tempdir_short() . '/password';
 
 start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
 	'lockredis.command_timeout' => '10s');
@@ -42,10 +38,8 @@ sub grant
 }
 
 grant(%right);
-append_to_file($file, "$password\n");
-chmod 0600, $file or die $!;
 $node->set(
-	'lockredis.password_file' => $file,
+	'lockredis.password_file' => secret_file('password', $password),
 	'lockredis.connect_timeout' => '5s',
 	'lockredis.url' => 'redis://lockredis@127.0.0.1:' . $redis->port);
 $node->wait_for_up;

@@ -38,21 +38,15 @@ sub grant_all
 	return;
 }
 
-my $dir = PostgreSQL::Test::Utils::tempdir_short();
-foreach (['secret'], ['other'])
-{
-	append_to_file("$dir/$_->[0]", "$_->[0]\n");
-	chmod 0600, "$dir/$_->[0]" or die $!;
-}
 grant_all();
 
 my $node = LockRedis::Node->create(
 	'main',
 	url => $ha->url(user => 'lockredis'),
 	settings => {
-		'lockredis.password_file' => "$dir/secret",
+		'lockredis.password_file' => secret_file('secret', 'secret'),
 		'lockredis.sentinel_user' => 'watcher',
-		'lockredis.sentinel_password_file' => "$dir/other",
+		'lockredis.sentinel_password_file' => secret_file('other', 'other'),
 		'lockredis.replica_timeout' => '2500ms'
 	});
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });

@@ -66,5 +66,4 @@ wait_until_used($node, $new);
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');
 $many->query_is('SELECT redis_unlock_all()', '5001', 'given back');
 bring_back($node, $ha, $old);
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

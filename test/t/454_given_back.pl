@@ -78,5 +78,4 @@ poll_until(
 	});
 $given->query_is("SELECT redis_is_held('given'), redis_unlock('given')",
 	't|t', 'given: held, and given back');
-nothing_left($node, $ha, keys => qr/^redisson_lock_token/);
-done_testing();
+end_test($node, $ha, keys => qr/^redisson_lock_token/);

@@ -53,5 +53,4 @@ is($waiter->wait->error, undef, 'away for the second time: it gets the lock');
 $_->query_is('SELECT redis_unlock_all()', $_ == $waiter ? '1' : '0', 'given back')
   foreach $holder, $waiter, $other;
 
-nothing_left($node, $ha);
-done_testing();
+end_test($node, $ha);

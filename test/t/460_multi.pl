@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis,
+my ($node, $redis) = LockRedis::Node->create_with_redis('main',
 	settings => { 'lockredis.max_locks' => 100 });
 my $one = $node->session;
 my $two = $node->session;
@@ -153,8 +152,7 @@ poll_until('nothing to be left', sub { !$redis->all_keys });
 
 # Waiting: for one at a time, in the order of the names, with what was had kept.
 $two->query_is("SELECT redis_lock('c')", '');
-$one->start("SELECT redis_multi_lock(ARRAY['d', 'c', 'b', 'a'], '12s')");
-$node->wait_for_waiters('c', 1);
+$node->queue_up('c', $one => "SELECT redis_multi_lock(ARRAY['d', 'c', 'b', 'a'], '12s')");
 is(has($one), 'a b', 'the first ones are had meanwhile');
 my $owner = $redis->owner_of('a');
 pause(13);
@@ -180,8 +178,7 @@ $two->query_is("SELECT redis_multi_unlock(ARRAY['c', 'f'])", 't');
 
 # Overlapping sets do not deadlock; single locks in another order do, and that is found.
 $one->query_is("SELECT redis_lock('x')", '');
-$two->start("SELECT redis_multi_lock(ARRAY['z', 'x', 'y'])");
-$node->wait_for_waiters('x', 1);
+$node->queue_up('x', $two => "SELECT redis_multi_lock(ARRAY['z', 'x', 'y'])");
 $three->start("SELECT redis_multi_lock(ARRAY['y', 'z', 'x'])");
 $node->wait_for_waiters('x', 2);
 $one->query_is("SELECT redis_unlock('x')", 't');
@@ -191,8 +188,7 @@ is($three->wait(20)->error, undef, 'the other one');
 $three->query_is("SELECT redis_multi_unlock(ARRAY['x', 'y', 'z'])", 't');
 
 $two->query_is("SELECT redis_lock('z')", '');
-$one->start("SELECT redis_multi_lock(ARRAY['x', 'z'])");
-$node->wait_for_waiters('z', 1);
+$node->queue_up('z', $one => "SELECT redis_multi_lock(ARRAY['x', 'z'])");
 $two->start("SELECT redis_lock('x')");
 poll_until('one to be the victim', sub { !$one->is_running || !$two->is_running }, 60);
 my $victim = $one->is_running ? $two : $one;

@@ -73,8 +73,7 @@ foreach my $stop ('cancel', 'terminate')
 	my $s = $node->connected_session;
 
 	$two->query_is("SELECT redis_lock('c')", '');
-	$s->start($lock);
-	$node->wait_for_waiters('c', 1);
+	$node->queue_up('c', $s => $lock);
 	hold_next("\r\nb\r\n");
 	$s->$stop;
 	$s->wait->fails($stop eq 'cancel' ? '57014' : '57P01', qr/./, "$stop while it waits");
@@ -94,8 +93,7 @@ $proxy->clear;
 # A statement that fails leaves nothing lost behind.
 my $quick = $node->session(settings => { 'lockredis.lease' => '6s' });
 $two->query_is("SELECT redis_lock('c')", '');
-$quick->start($lock);
-$node->wait_for_waiters('c', 1);
+$node->queue_up('c', $quick => $lock);
 $redis->cmd('DEL', 'a');
 $node->wait_for_loss('a');
 $two->query_is("SELECT redis_unlock('c')", 't');
@@ -123,8 +121,7 @@ $two->query_is("SELECT redis_unlock('c')", 't');
 # What was had before is lost for its session as ever.
 $two->query_is("SELECT redis_lock('c')", '');
 $quick->query_is("SELECT redis_lock('a')", '');
-$quick->start($lock);
-$node->wait_for_waiters('c', 1);
+$node->queue_up('c', $quick => $lock);
 $redis->cmd('DEL', 'a');
 $node->wait_for_loss('a');
 $two->query_is("SELECT redis_unlock('c')", 't');

@@ -63,8 +63,7 @@ foreach my $call ('redis_multi_lock', 'redis_try_multi_lock')
 # Who waits for one key has the others also afterwards.
 {
 	$two->query_is("SELECT redis_lock('c')", '');
-	$one->start("SELECT redis_multi_lock('{c,b,a}')");
-	$node->wait_for_waiters('c', 1);
+	$node->queue_up('c', $one => "SELECT redis_multi_lock('{c,b,a}')");
 	replicated($ha);
 	my $old = $ha->master;
 

@@ -15,8 +15,7 @@ is(join(' ', sort $table->all_keys), 'a b c', 'in the table');
 $two->query_is("SELECT redis_try_multi_lock('{d,b}')", 'f', 'one is busy');
 $two->query_is("SELECT redis_try_multi_lock('{0,b}', '50ms')", 'f', 'for a while');
 poll_until('the other one to be given back', sub { join(' ', $table->all_keys) eq 'a b c' });
-$two->start("SELECT redis_multi_lock('{d,b,0}')");
-$node->wait_for_waiters('b', 1);
+$node->queue_up('b', $two => "SELECT redis_multi_lock('{d,b,0}')");
 is($table->cmd('EXISTS', '0'), 1, 'had before it waits');
 $two->cancel;
 $two->wait->fails('57014', qr/cancel/, 'cancelled');
@@ -24,8 +23,7 @@ poll_until('it to be given back', sub { !$table->cmd('EXISTS', '0') });
 
 # A row of another instance, which outlives it, is waited for, too.
 ok($table->take('m', 'program', '1 hour'), 'somebody else');
-$two->start("SELECT redis_multi_xact_lock('{n,m,l}')");
-$node->wait_for_waiters('m', 1);
+$node->queue_up('m', $two => "SELECT redis_multi_xact_lock('{n,m,l}')");
 $table->give_back('m', 'program');
 is($two->wait->error, undef, 'until it is given back');
 poll_until('the transaction to end', sub { join(' ', $table->all_keys) eq 'a b c' });

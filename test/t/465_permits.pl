@@ -99,11 +99,7 @@ of_redis 'other values' => sub {
 # Waiters: each that comes back wakes the first, who lets the next one look.
 $one->query_is("SELECT redis_permit_lock('a'), redis_permit_lock('a')", '|', 'all of them');
 my @waiters = map { $node->session } 1 .. 4;
-foreach my $n (1 .. 4)
-{
-	$waiters[ $n - 1 ]->start("SELECT redis_permit_lock('a')");
-	$node->wait_for_waiters('a', $n);
-}
+$node->queue_up('a', map { $_ => "SELECT redis_permit_lock('a')" } @waiters);
 $three->query_is("SELECT redis_try_permit_lock('a')", 'f', 'nobody passes them');
 is($node->count_locks(q{kind = 'permit' AND NOT granted}), 4, 'four wait');
 $one->query_is("SELECT redis_permit_unlock('a')", 't');
@@ -123,8 +119,7 @@ $one->query_is("SELECT redis_permit_set('a', 2)", '');
 my $handed = $node->lock_stat('handoffs');
 $one->query_is("SELECT redis_permit_lock('a')", '');
 $two->query_is("SELECT redis_permit_lock('a')", '');
-$three->start("SELECT redis_permit_lock('a')");
-$node->wait_for_waiters('a', 1);
+$node->queue_up('a', $three => "SELECT redis_permit_lock('a')");
 $one->query_is("SELECT redis_permit_unlock('a')", 't');
 is($three->wait(60)->error, undef, 'it is passed on');
 is($node->lock_stat('handoffs'), $handed + 1, 'without the store, beside another one');

@@ -94,11 +94,7 @@ $one->query_is("SELECT redis_permit_init('k', 2)", 't', 'a new one');
 	my @waiters = map { $node->session } 1 .. 2;
 
 	$one->query_is("SELECT redis_permit_lock('k'), redis_permit_lock('k')", '|');
-	foreach my $n (1 .. 2)
-	{
-		$waiters[ $n - 1 ]->start("SELECT redis_permit_lock('k', '1h')");
-		$node->wait_for_waiters('k', $n);
-	}
+	$node->queue_up('k', map { $_ => "SELECT redis_permit_lock('k', '1h')" } @waiters);
 	$waiters[0]->freeze;
 	$one->query_is("SELECT redis_permit_unlock('k')", 't', 'given back while the first stands still');
 	is($waiters[1]->wait(60)->error, undef, 'the second gets it');

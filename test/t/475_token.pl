@@ -76,8 +76,7 @@ $one->query("RESET lockredis.session_locks");
 
 $two->query_is("SELECT redis_try_lock('k')", 'f', 'a reentrant lock');
 $two->query_is("SELECT redis_try_write_lock('k')", 'f', 'a write lock');
-$two->start("SELECT redis_lock('k')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $two => "SELECT redis_lock('k')");
 $three->start("SELECT redis_token_lock('k', '1min', 'theirs')");
 $node->wait_for_waiters('k', 2);
 is($node->value("SELECT string_agg(kind || granted, ' ' ORDER BY waiting_since) "
@@ -89,8 +88,7 @@ is($three->wait->value, 'theirs', 'then the next');
 $two->query_is("SELECT redis_lock_owner('k')", 'token', 'which nobody here has');
 
 # Behind one who gets it others look for themselves.
-$one->start("SELECT redis_token_lock('k', '1min', 'first')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $one => "SELECT redis_token_lock('k', '1min', 'first')");
 $two->start("SELECT redis_token_lock('k', '1min', 'second')");
 $node->wait_for_waiters('k', 2);
 $three->query_is("SELECT redis_token_unlock('k', 'theirs')", 't');
@@ -103,8 +101,7 @@ $one->query_is("SELECT redis_try_token_lock('k', '100ms', '1min')", 'NULL', 'for
 $one->query_fails("SET lock_timeout = '100ms'; SELECT redis_token_lock('k', '1min')", '55P03',
 	qr/lock timeout/, 'lock_timeout');
 $one->query("RESET lock_timeout");
-$one->start("SELECT redis_token_lock('k', '1min')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $one => "SELECT redis_token_lock('k', '1min')");
 $one->cancel;
 $one->wait->fails('57014', qr/cancel/, 'cancelled');
 $two->query_is("SELECT redis_token_unlock('k', 'second')", 't');
@@ -122,8 +119,7 @@ $one->query_fails("SELECT redis_try_token_lock('k', '0', '1min')", '55000',
 $two->query_is("SELECT redis_try_token_lock('k', '0', '1min')", 'NULL', 'that of another one');
 $one->query_is("SELECT redis_token_unlock('k', 'x'), redis_token_extend('k', 'x', '1s'), "
 	. "redis_token_is_held('k', 'x')", 'f|f|f', 'of a value of another type');
-$two->start("SELECT redis_token_lock('k', '1min', 'after')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $two => "SELECT redis_token_lock('k', '1min', 'after')");
 $one->query_is("SELECT redis_unlock('k')", 't');
 is($two->wait->value, 'after', 'after a lock of another kind');
 $two->query_is("SELECT redis_token_unlock('k', 'after')", 't');
@@ -162,5 +158,4 @@ $one->query_warns("SELECT redis_token_unlock('k', 'x')", 't', '01000',
 	qr/given back before the changes/, 'too early');
 $one->query("ROLLBACK");
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

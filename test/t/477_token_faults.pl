@@ -47,8 +47,7 @@ subtest 'the same token again' => sub {
 	$two->query_is("SELECT redis_try_token_lock('same', '0', '1h', 'other')", 'other',
 		'another one not');
 	$two->query_is("SELECT redis_token_unlock('same', 'other')", 't');
-	$two->start("SELECT redis_token_lock('same', '1h', 'secret')");
-	$node->wait_for_waiters('same', 1);
+	$node->queue_up('same', $two => "SELECT redis_token_lock('same', '1h', 'secret')");
 	kill 'CONT', $node->watchdog_pid;
 	is($two->wait->value, 'secret', 'when that is over');
 	$proxy->let_go;
@@ -139,5 +138,4 @@ foreach my $verb (
 	}
 }
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

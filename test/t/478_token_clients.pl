@@ -11,8 +11,7 @@ use LockRedis::TokenClient;
 
 LockRedis::TokenClient->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 foreach my $library ('redis-py', 'redsync', 'node-redlock')
@@ -117,5 +116,4 @@ foreach my $library ('redis-py', 'redsync', 'node-redlock')
 	};
 }
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

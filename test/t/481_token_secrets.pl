@@ -23,8 +23,7 @@ my $admin = $node->session;
 # Both were made here, so that no statement has them.
 my $token = $two->value("SELECT redis_token_lock('k', '1h')");
 is($redis->cmd('GET', 'k'), $token, 'Redis has it');
-$three->start("SELECT redis_token_lock('k', '1h')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $three => "SELECT redis_token_lock('k', '1h')");
 hold_next("\r\nlost\r\n", on => 'reply');
 $one->start("SELECT redis_token_lock('lost', '1h')");
 rule_acted();
@@ -74,5 +73,4 @@ is_deeply(
 	  split /^/, $node->log_text ],
 	[], 'nor in the server log');
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -189,8 +189,7 @@ $two->query_is("SELECT redis_token_unlock('before', 'x')", 't', 'what the statem
 	my $token = $kinds{token};
 
 	$two->query_is("SELECT redis_lock('b', '1h')", '');
-	$session->start("SELECT $token->{takes}, redis_lock('b', '1h')");
-	$node->wait_for_waiters('b', 1);
+	$node->queue_up('b', $session => "SELECT $token->{takes}, redis_lock('b', '1h')");
 	is(free($token), 0, 'the token lock is had');
 	$behind->start("SELECT redis_lock('b', '1h')");
 	$node->wait_for_waiters('b', 2);
@@ -230,8 +229,7 @@ $other->quit;
 my ($s, $t) = ($kinds{semaphore}, { all => 5, free => "redis_semaphore_available('t')" });
 
 # It waits for more when it is cancelled.
-$one->start("SELECT redis_semaphore_acquire('s', 2), redis_semaphore_acquire('t', 6)");
-$node->wait_for_waiters('t', 1);
+$node->queue_up('t', $one => "SELECT redis_semaphore_acquire('s', 2), redis_semaphore_acquire('t', 6)");
 is(free($s), 3, 'two are had');
 $one->cancel;
 $one->wait->fails('57014', qr/./, 'cancelled in a wait');

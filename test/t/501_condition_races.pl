@@ -234,8 +234,7 @@ foreach my $how ('statement_timeout', 'cancel', 'terminate')
 	my $waiter = $near->session;
 
 	$waiter->query("SELECT redis_lock('i')");
-	$next->start("SELECT redis_lock('i')");
-	$far->wait_for_waiters('i', 1);
+	$far->queue_up('i', $next => "SELECT redis_lock('i')");
 	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{i}', action => 'cut');
 	$waiter->start("SELECT redis_condition_wait('i')");
 	is($waiter->wait($soon)->sqlstate, '58030', 'no answer');

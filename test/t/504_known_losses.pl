@@ -124,10 +124,8 @@ foreach my $case (
 	my $one = $node->session;
 
 	$one->query("SELECT redis_multi_lock($keys)");
-	foreach my $key (@keys[ 0 .. ($how eq 'known' ? 4 : 3) ])
-	{
-		$how eq 'known' ? $admin->query("SELECT redis_force_unlock('$key')") : $redis->cmd('DEL', $key);
-	}
+	$how eq 'known' ? $admin->query("SELECT redis_force_unlock('$_')") : $redis->cmd('DEL', $_)
+	  foreach @keys[ 0 .. ($how eq 'known' ? 4 : 3) ];
 	$one->query('BEGIN; SELECT pg_current_xact_id()');
 	my $stop = LockRedis::Debugger->new($one->pid);
 	$stop->run_to($where);
@@ -147,5 +145,4 @@ foreach my $case (
 	poll_until('the keys to be free', sub { !grep { $redis->cmd('EXISTS', $_) } @keys });
 }
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -115,8 +115,7 @@ sub take_everywhere
 	my $key = $cluster->key_on($old, 'd');
 
 	$one->query("SELECT redis_lock('$key')");
-	$two->start("SELECT redis_lock('$key')");
-	$node->wait_for_waiters($key, 1);
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	$cluster->fail_over($old);
 	$one->query_is("SELECT redis_unlock('$key')", 't', 'given back at the new master');
 	is($two->wait(60)->error, undef, 'who waited has it');

@@ -22,8 +22,7 @@ my ($held, $next) = ("{$key}held", "{$key}next");
 
 # Moved to the end while a lock is held and awaited
 $one->query_is("SELECT redis_try_lock('$held')", 't', 'held');
-$two->start("SELECT redis_lock('$held')");
-$node->wait_for_waiters($held, 1);
+$node->queue_up($held, $two => "SELECT redis_lock('$held')");
 $cluster->move_slot($slot, $to);
 $one->query_is("SELECT redis_is_held('$held')", 't', 'held after the move');
 $one->query_is("SELECT redis_extend('$held', NULL)", 't', 'it is found at the new node');

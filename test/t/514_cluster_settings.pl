@@ -11,10 +11,7 @@ use LockRedis::Test;
 my $cluster = LockRedis::RedisCluster->new(replicas => 0, password => 'secret');
 my $single = LockRedis::Redis->new(name => 'single');
 my $node = LockRedis::Node->create('main', redis => $single, patient => 1);
-my $password = $node->basedir . '/password';
-
-PostgreSQL::Test::Utils::append_to_file($password, "few\n");
-chmod 0600, $password or die $!;
+my $password = secret_file('password', 'few');
 
 # The rights that one Redis needs, and those of a cluster
 my $text = PostgreSQL::Test::Utils::slurp_file('docs/acl.md');
@@ -44,8 +41,7 @@ foreach my $key (@keys)
 	$one->query_is("SELECT redis_try_lock('$key')", 't', "taken: $key");
 	$one->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 	$cluster->foreign_lock($key);
-	$two->start("SELECT redis_lock('$key')");
-	$node->wait_for_waiters($key, 1);
+	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
 	$cluster->wait_for_subscribers($key, 1);
 	$cluster->foreign_unlock($key);
 	is($two->wait(60)->error, undef, 'who waited has it');
@@ -66,8 +62,7 @@ unlike($node->log_text, qr/NOPERM/, 'no right is missing');
 
 # The watchdog is started again: what is held is held on, what is awaited is told
 $one->query("SELECT redis_lock('$_')") foreach @keys;
-$two->start("SELECT redis_lock('$keys[1]')");
-$node->wait_for_waiters($keys[1], 1);
+$node->queue_up($keys[1], $two => "SELECT redis_lock('$keys[1]')");
 $node->replace_watchdog;
 $cluster->wait_until_used($node);
 $one->query_is("SELECT redis_is_held('$_')", 't', 'held with another watchdog') foreach @keys;

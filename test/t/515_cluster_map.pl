@@ -33,18 +33,8 @@ foreach ($cluster->nodes)
 poll_until('all to know the names of all', sub {
 	!grep { (() = $_->cmd('CLUSTER', 'NODES') =~ /\@\d+,localhost\b/g) < 4 } $cluster->nodes });
 
-sub password_file
-{
-	my ($user) = @_;
-	my $file = PostgreSQL::Test::Utils::tempdir() . "/$user";
-
-	PostgreSQL::Test::Utils::append_to_file($file, "$user\n");
-	chmod 0600, $file or die $!;
-	return $file;
-}
-
 my $node = LockRedis::Node->create('main', url => $cluster->url(user => 'few'),
-	settings => { 'lockredis.password_file' => password_file('few'),
+	settings => { 'lockredis.password_file' => secret_file('few', 'few'),
 		'lockredis.lease' => limit(60) . 's' });
 
 sub wait_for_masters
@@ -144,7 +134,7 @@ wait_for_masters(4);
 	$_->cmd('ACL', 'LOG', 'RESET') foreach $cluster->nodes;
 	kill 'STOP', $watchdog;
 	$node->set('lockredis.url' => $other->url(user => 'another'),
-		'lockredis.password_file' => password_file('another'),
+		'lockredis.password_file' => secret_file('another', 'another'),
 		'lockredis.connect_timeout' => '500ms', 'lockredis.command_timeout' => '500ms');
 	$one->query_fails("SELECT redis_try_lock('p')", '58030', qr/not known at present/,
 		'it is not known yet where to ask');

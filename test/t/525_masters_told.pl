@@ -40,8 +40,7 @@ is($third->calls('publish'), 0, 'what nobody waits for is not told');
 
 my $before = $third->calls('hdel');
 
-$session->start("SELECT redis_lock('k')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $session => "SELECT redis_lock('k')");
 poll_until('who waits to have asked with his ears open', sub {
 	(grep { $_->subscribers($_->channel('k')) } @nodes) >= 2 && $third->calls('hdel') > $before });
 is($third->calls('publish'), 0, 'nor to who waits himself');

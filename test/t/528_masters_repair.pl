@@ -217,5 +217,4 @@ counted(0, 'nothing');
 	$session->quit;
 }
 
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

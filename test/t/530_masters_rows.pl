@@ -123,5 +123,4 @@ wait_for_rows(qr/^$good, $good, $good, up f restarted [^,]*, [^,]*, up f restart
 $node->set('lockredis.url' => $nodes[0]->url);
 wait_for_rows(qr/^up t -$/, 'one Redis');
 
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

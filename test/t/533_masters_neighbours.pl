@@ -81,8 +81,7 @@ sub with_redsync
 	$one->query_is("SELECT redis_token_unlock('t', 'ours')", 't');
 	$theirs = $redsync->answer;
 	ok(defined $theirs, 'who waits there gets it');
-	$one->start("SELECT redis_token_lock('t', '1h', 'ours')");
-	$node->wait_for_waiters('t', 1);
+	$node->queue_up('t', $one => "SELECT redis_token_lock('t', '1h', 'ours')");
 	ok($redsync->release('t', $theirs), 'the other side gives it back');
 	is($one->wait(60)->value, 'ours', 'and we have it');
 	$one->query_is("SELECT redis_token_unlock('t', 'ours')", 't', 'and give it back');
@@ -111,8 +110,7 @@ sub with_redisson
 		't|t', 'it is locked, and by nobody whom all know');
 	$one->query_is("SELECT redis_try_token_lock('k', '0', '1min')", 'NULL',
 		'busy as a token lock');
-	$one->start("SELECT redis_lock('k')");
-	$node->wait_for_waiters('k', 1);
+	$node->queue_up('k', $one => "SELECT redis_lock('k')");
 	$java->call('r.1', 'red.unlock', 'k')->or_die;
 	is($one->wait(60)->error, undef, 'we have it when it is given back');
 

@@ -92,5 +92,4 @@ $force->query_is("SELECT redis_force_unlock('split')", 't', 'taken from whoever 
 $has->query_is("SELECT redis_is_held('split')", 'f', 'and from him who had one of three');
 $has->query("SELECT redis_unlock_all()");
 is_taken_everywhere('split');
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

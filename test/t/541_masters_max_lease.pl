@@ -160,5 +160,4 @@ my $table = LockRedis::Node->create('table', mode => 'table', settings =>
 $table->wait_for_up;
 is($table->value("SELECT redis_try_lock('k', '0', '20 days')"), 't', 'in a table there is none');
 
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

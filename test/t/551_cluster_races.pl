@@ -16,15 +16,11 @@ LockRedis::Debugger->need;
 
 my $ca = LockRedis::Ca->new('main');
 my $cluster = LockRedis::RedisCluster->new(tls => $ca, password => 'secret');
-my $password = PostgreSQL::Test::Utils::tempdir() . '/password';
-
-PostgreSQL::Test::Utils::append_to_file($password, "secret\n");
-chmod 0600, $password or die $!;
 
 my $node = LockRedis::Node->create('main', redis => $cluster,
 	settings => {
 		'lockredis.lease' => '5min',
-		'lockredis.password_file' => $password,
+		'lockredis.password_file' => secret_file('password', 'secret'),
 		'lockredis.tls_ca_file' => $ca->file });
 
 like($cluster->url, qr/^rediss-cluster:/, 'encrypted');

@@ -152,8 +152,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 
 	$far->set('lockredis.connect_timeout' => '60s', 'lockredis.command_timeout' => '60s');
 	$one->query("SELECT redis_lock('$_')") foreach @keys;
-	$two->start("SELECT redis_lock('$keys[0]')");
-	$far->wait_for_waiters($keys[0], 1);
+	$far->queue_up($keys[0], $two => "SELECT redis_lock('$keys[0]')");
 	wait_for_replicas(@keys);
 	my @frozen = grep { $_ != $awake } $cluster->nodes;
 	$cluster->be_patient(0);

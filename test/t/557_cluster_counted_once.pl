@@ -73,5 +73,4 @@ foreach (
 	$cluster->cmd('DEL', $key);
 }
 
-nothing_left($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);
-done_testing();
+end_test($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);

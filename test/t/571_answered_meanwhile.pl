@@ -98,5 +98,4 @@ granted_beside('tried', "SELECT redis_try_lock('tried', '50s')");
 }
 
 $node->reconnect($proxy);
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

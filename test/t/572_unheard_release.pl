@@ -46,5 +46,4 @@ $two->query_is("SELECT redis_unlock('key')", 't', 'given back');
 
 $proxy->clear;
 $node->reconnect($proxy);
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -70,17 +70,12 @@ is(join(' ', sort split ' ', $data), join(' ', sort @scripts), 'all of them are 
 # ----------
 
 # What https://pgxn.org/spec/ requires
-foreach my $key (qw(name version abstract maintainer license provides meta-spec))
-{
-	ok($meta->{$key}, "META.json has $key");
-}
+ok($meta->{$_}, "META.json has $_") foreach qw(name version abstract maintainer license provides meta-spec);
 ok(-e "$top/$meta->{provides}{lockredis}{$_}", "META.json: its $_ is there") for 'file', 'docfile';
 ok(-x "$top/debian/tests/$_", "debian/tests/$_ can be run")
   for split ' ', (text('debian/tests/control') =~ /^Tests: (.*)$/m)[0];
-foreach my $copied (text('docker/Dockerfile') =~ /^COPY (?!--from)(\S+)/mg)
-{
-	ok(-e "$top/$copied", "docker/Dockerfile: $copied is there");
-}
+ok(-e "$top/$_", "docker/Dockerfile: $_ is there")
+  foreach text('docker/Dockerfile') =~ /^COPY (?!--from)(\S+)/mg;
 
 # What "make uninstall" leaves of what "make install" has brought
 {

@@ -128,8 +128,7 @@ run_file($_, 'leader/leader.sql') foreach @servers;
 
 	$leader->start("CALL run_as_leader('billing', '10 ms')");
 	poll_until('it leads', sub { $has_led->($one, $leader) });
-	$next->start("CALL run_as_leader('billing', '1 h')");
-	$two->wait_for_waiters('leader:billing', 1);
+	$two->queue_up('leader:billing', $next => "CALL run_as_leader('billing', '1 h')");
 	is($two->value('SELECT count(*) FROM led'), 0, 'one leads');
 	$leader->terminate;
 	poll_until('another one leads', sub { $has_led->($two, $next) });
@@ -183,6 +182,5 @@ like(
 is($sum->("SELECT count(*) FROM job_run WHERE job = 'broken'"), 0, 'of which nothing is written down');
 
 $redis->cmd('DEL', 'nightly-report');
-nothing_left([@servers], $redis,
+end_test([@servers], $redis,
 	keys => qr/^(?:redisson_lock_token:|mail relay$|\{mail relay\})/);
-done_testing();

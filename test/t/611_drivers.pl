@@ -210,7 +210,5 @@ $one->query_fails("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$
 	'two strings: there is no such function');
 $one->query_is("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2::interval)",
 	'', 'with ::interval there is one');
-$one->quit;
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

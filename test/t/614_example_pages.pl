@@ -256,14 +256,11 @@ foreach my $name (@names)
 		  foreach map { s/postgresql-15/postgresql-\$1/r } split ' ', $packages;
 	}
 	# A leader never returns.
-	foreach my $sql (grep { !/run_as_leader/ } $page =~ /^```sql\n(.*?)^```/msg)
-	{
-		is($session->query($sql)->error, undef, "$name: " . $sql =~ s/\s+/ /gr);
-	}
+	is($session->query($_)->error, undef, "$name: " . $_ =~ s/\s+/ /gr)
+	  foreach grep { !/run_as_leader/ } $page =~ /^```sql\n(.*?)^```/msg;
 	unlike($page, qr/apt-get install (?!(?:-y )?--no-install-recommends)/, "$name: no more than that");
 }
 $session->quit;
 $redis->cmd('DEL', map { $_->{key} } grep { $_->{kind} && $_->{kind} == $token } values %examples);
-nothing_left($node, $redis,
+end_test($node, $redis,
 	keys => qr/^(?:redisson_lock_token:|mail relay$|\{mail relay\})/);
-done_testing();

@@ -132,5 +132,4 @@ END
 like($page, qr/\Q"SELECT redis_xact_lock(:key)"/, 'the statement of the page');
 
 is($node->value('SELECT string_agg(who, $$ $$) FROM report'), 'django', 'what was committed');
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

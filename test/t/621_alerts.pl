@@ -53,8 +53,7 @@ $two->query_is("SELECT redis_try_lock('free'), redis_unlock('free')", 't|t');
 $incident = $alerts->begin('frozen',
 	timed => qr/renewal_lag/, from => [ has('node_up', 1), has('node_renewal_lag_seconds', 0) ]);
 $redis->freeze;
-$two->start("SELECT redis_lock('orphan')");
-$node->wait_for_waiters('orphan', 1);
+$node->queue_up('orphan', $two => "SELECT redis_lock('orphan')");
 $two->cancel;
 $two->wait->fails('57014', qr/cancel/, 'frozen: nobody answers');
 $incident->seen(
@@ -128,10 +127,8 @@ poll_until('the new certificate',
 $incident->seen(has('node_certificate_expires_timestamp_seconds', qr/\S+/));
 $incident->look('LockRedisCertificateEnds');
 serve($ca->certificate('renewed'));
-foreach my $id (worker_connections())
-{
-	like($incident->do('LockRedisCertificateEnds', undef, n => $id), qr/lockredis-watchdog/, 'the worker is there');
-}
+like($incident->do('LockRedisCertificateEnds', undef, n => $_), qr/lockredis-watchdog/, 'the worker is there')
+  foreach worker_connections();
 poll_until('the renewed certificate',
 	sub { $node->value(q{SELECT certificate_expires > now() + '15 days' FROM redis_lock_status}) eq 't' });
 $incident->over([ has('node_up', 1) ], 'LockRedisCertificateEnds');
@@ -166,8 +163,7 @@ $one->query("SELECT redis_unlock('c')");
 
 $incident = $alerts->begin('a stuck holder', lasts => { during => 26 * 60 }, step => 2);
 $one->query("SELECT redis_lock('leader')");
-$two->start("SELECT redis_lock('leader')");
-$node->wait_for_waiters('leader', 1);
+$node->queue_up('leader', $two => "SELECT redis_lock('leader')");
 $incident->seen(has('key_wait_seconds{key="leader",kind="reentrant"', qr/[1-9]\S*/));
 like($incident->look('LockRedisLongHold'), qr/^@{[ $one->pid ]}\|.*\|leader\|.*\|idle\|/m, 'stuck: who');
 $incident->do('LockRedisLongHold', undef, pid => $one->pid);
@@ -205,8 +201,7 @@ $one = $node->session;
 $incident = $alerts->begin('a deadlock');
 $one->query("SELECT redis_lock('x')");
 $two->query("SELECT redis_lock('y')");
-$two->start("SELECT redis_lock('x')");
-$node->wait_for_waiters('x', 1);
+$node->queue_up('x', $two => "SELECT redis_lock('x')");
 $one->start("SELECT redis_lock('y')");
 poll_until('one of them to end', sub { !$one->is_running || !$two->is_running });
 my ($victim, $other) = $one->is_running ? ($two, $one) : ($one, $two);
@@ -238,6 +233,4 @@ $alerts->exporter->start;
 $incident->over([ has('stats_acquires', qr/\d+/) ], 'LockRedisNoMetrics');
 
 $alerts->exporter->stop;
-$_->quit foreach $one, $two;
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

@@ -100,5 +100,4 @@ $redis->start;
 $incident->over(\@all_up, 'LockRedisOnTable', 'LockRedisDown', 'LockRedisNodeDown');
 $alerts->exporter->stop;
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);

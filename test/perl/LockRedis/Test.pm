@@ -69,6 +69,11 @@ but the lock "counter k" around it.
 
 That file of test/fault, built: a library to be preloaded.
 
+=item secret_file($name, $text)
+
+A file with that line which only its owner reads, as password files have to be; with the
+same name, the same file anew.  Exported always.
+
 =item need_tool($program)
 
 Skips the test file when the program is missing; under CI that is a failure.
@@ -99,11 +104,12 @@ use Test::More;
 
 our @EXPORT = (
 	@Test::More::EXPORT,
-	qw(limit now pause poll_until nothing_left end_test descriptors need_tool lock_store
+	qw(limit now pause poll_until nothing_left end_test descriptors need_tool lock_store secret_file
 	  of_redis of_table same_tests_in_table));
 our @EXPORT_OK = qw(run owner_in counting_script quoted fault_library);
 
 my $in_table = 0;
+my $secrets;
 
 # By "use LockRedis::Test"
 sub import
@@ -201,6 +207,17 @@ SELECT redis_unlock('counter ' || :k) AS given_back \\gset
 SELECT 1/0;
 \\endif
 SQL
+}
+
+sub secret_file
+{
+	my ($name, $text) = @_;
+	my $file = ($secrets //= PostgreSQL::Test::Utils::tempdir_short()) . "/$name";
+
+	unlink $file;
+	PostgreSQL::Test::Utils::append_to_file($file, "$text\n");
+	chmod 0600, $file or die "could not chmod $file: $!";
+	return $file;
 }
 
 sub need_tool
