@@ -21,9 +21,7 @@ $nobody->stop;
 sub begin
 {
 	my ($name) = @_;
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-
-	$_->names($a, epoch => 5) foreach @sentinels;
+	my @sentinels = LockRedis::FalseSentinel->naming(($a => 5) x 3);
 	my $node = LockRedis::Node->create(
 		$name,
 		url => LockRedis::FalseSentinel::url_of(@sentinels),

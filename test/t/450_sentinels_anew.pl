@@ -2,7 +2,9 @@
 
 # Sentinels that were set up anew, and have lower numbers of failovers than were known,
 # while one of them is away; that must not be taken for Sentinels that were cut off and
-# name a former master.
+# name a former master.  And Sentinels that are set up anew long after the master was lost,
+# which name the first master of all until they learn better: they have the same time to learn
+# as others, which counts neither from the loss of the master nor while the watchdog is stopped.
 #
 # All Sentinels are false ones, so that each says what it is to say, when it is to.
 # Proves G38.
@@ -104,5 +106,38 @@ sub never_used
 	$b->start;
 }
 
-$_->stop foreach @sentinels;
+$_->stop foreach @sentinels, $node;
+
+# As ANEW_LIFE of src/store/redis/discovery.c, in seconds
+my $life = 10;
+
+# How long until two Sentinels that are set up anew are believed, when the master was
+# lost before for longer than that?
+sub time_to_learn
+{
+	my ($name, %how) = @_;
+	my ($a, $b) = map { LockRedis::Redis->new(name => "$name $_") } 'a', 'b';
+	my @sentinels = LockRedis::FalseSentinel->naming(($a => 7) x 3);
+	my $node = LockRedis::Node->create($name,
+		url => LockRedis::FalseSentinel::url_of(@sentinels));
+	wait_until_used($node, $a);
+	pause(2);
+
+	my $watchdog = $node->watchdog_pid;
+	$a->stop;
+	pause(1);
+	kill 'STOP', $watchdog if $how{stopped};
+	pause($life + 1);
+	$sentinels[2]->stop;
+	my $from = now();
+	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
+	kill 'CONT', $watchdog if $how{stopped};
+	wait_until_used($node, $b);
+	return now() - $from;
+}
+
+cmp_ok(time_to_learn('late'), '>', $life - 1, 'set up anew long after the loss');
+cmp_ok(time_to_learn('late_stopped', stopped => 1),
+	'>', $life - 1, 'the watchdog was stopped meanwhile');
+
 done_testing();

@@ -14,18 +14,22 @@ use LockRedis::Topic::Failover;
 
 my ($a, $b, $c) = map { LockRedis::Redis->new(name => $_) } 'a', 'b', 'c';
 
+# A server that uses this master, and Sentinels that name these by these numbers
 sub begin
 {
-	my ($name, $master, @from) = @_;
+	my ($name, $master, @named) = @_;
+	my @sentinels = LockRedis::FalseSentinel->naming(@named);
 	my $node = LockRedis::Node->create(
 		$name,
-		url => LockRedis::FalseSentinel::url_of(@from),
+		url => LockRedis::FalseSentinel::url_of(@sentinels),
 		settings => { 'lockredis.command_timeout' => '1min' });
 
 	wait_until_used($node, $master);
 	$node->log_since_here;
-	return $node;
+	return ($node, @sentinels);
 }
+
+sub finish { $_->stop foreach @_; return; }
 
 sub wait_until_numbered_anew
 {
@@ -36,11 +40,7 @@ sub wait_until_numbered_anew
 
 # All configured ones have a lower number, which most of them have never passed.
 {
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-
-	$_->names($a, epoch => 5) foreach @sentinels[ 0, 1 ];
-	$sentinels[2]->names($b, epoch => 9);
-	my $node = begin('all', $b, @sentinels);
+	my ($node, @sentinels) = begin('all', $b, $a => 5, $a => 5, $b => 9);
 
 	$sentinels[2]->names($a, epoch => 5);
 	wait_until_used($node, $a);
@@ -48,8 +48,7 @@ sub wait_until_numbered_anew
 	$sentinels[1]->names($b, epoch => 6);
 	wait_until_used($node, $b);
 	serves($node, 'and what one of them tells next');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # The third one was cut off when a was the master, by failover 5.  The others are at 9,
@@ -61,12 +60,8 @@ sub wait_until_numbered_anew
 #
 # which is a later one than 0, and an earlier one than 9.
 {
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
+	my ($node, @sentinels) = begin('cut_off', $b, $b => 9, $b => 9, $a => 5);
 	my @two = @sentinels[ 0, 1 ];
-
-	$_->names($b, epoch => 9) foreach @two;
-	$sentinels[2]->names($a, epoch => 5);
-	my $node = begin('cut_off', $b, @sentinels);
 	my $before = $node->lock_stat('failovers');
 
 	$_->names($b, epoch => 0) foreach @two;
@@ -94,35 +89,26 @@ sub wait_until_numbered_anew
 	wait_until_used($node, $c);
 	serves($node, 'and it counts as they do from then on');
 
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # One that has a later number than all that were known when the others began anew
 {
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-
-	$_->names($b, epoch => 9) foreach @sentinels[ 0, 1 ];
-	$sentinels[2]->names($a, epoch => 5);
-	my $node = begin('later', $b, @sentinels);
+	my ($node, @sentinels) = begin('later', $b, $b => 9, $b => 9, $a => 5);
 
 	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	wait_until_numbered_anew($node);
 	$sentinels[2]->names($a, epoch => 10);
 	wait_until_used($node, $a);
 	serves($node, 'one tells a later failover than was known before: followed');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # The third one was away when the others were set up anew, and was itself.
 sub begin_without_the_third
 {
 	my ($name) = @_;
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-
-	$_->names($b, epoch => 9) foreach @sentinels;
-	my $node = begin($name, $b, @sentinels);
+	my ($node, @sentinels) = begin($name, $b, ($b => 9) x 3);
 
 	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	$sentinels[2]->names(undef);
@@ -145,8 +131,7 @@ sub begin_without_the_third
 	$sentinels[2]->names($c, epoch => 1);
 	wait_until_used($node, $c);
 	serves($node, 'the third is the only one that tells of a failover: followed');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # It names b, and is cut off.  The others make c the master; when that is away the second is
@@ -179,7 +164,7 @@ sub begin_without_the_third
 	}
 	ok(!$used{$_}, "$_: a former master is not believed for who was set up anew long ago")
 	  foreach qw(learned late);
-	$_->stop foreach @learned, @late, $learned, $late;
+	finish(@learned, @late, $learned, $late);
 	$c->start;
 }
 
@@ -188,11 +173,9 @@ sub begin_without_the_third
 sub begin_with_a_lie
 {
 	my ($name) = @_;
-	my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
 
 	$a->cmd('REPLICAOF', '127.0.0.1', $b->port);
-	$_->names($b, epoch => 4) foreach @sentinels;
-	my $node = begin($name, $b, @sentinels);
+	my ($node, @sentinels) = begin($name, $b, ($b => 4) x 3);
 	my $before = $node->lock_stat('failovers');
 
 	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
@@ -220,8 +203,7 @@ sub begin_with_a_lie
 	$a->start;
 	wait_until_used($node, $a);
 	serves($node, 'nor when only one of them can be heard');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # The others are set up anew, and reach that number again.
@@ -236,8 +218,7 @@ sub begin_with_a_lie
 	$sentinels[0]->names($a, epoch => 9);
 	wait_until_used($node, $a);
 	serves($node, 'a number of the new count is no lie of the old one');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 # It goes on to name that node, which is made a master.
@@ -247,8 +228,7 @@ sub begin_with_a_lie
 	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	wait_until_used($node, $a);
 	serves($node, 'who was passed over is believed when it says itself that it is a master');
-	$_->stop foreach @sentinels;
-	$node->stop;
+	finish($node, @sentinels);
 }
 
 done_testing();

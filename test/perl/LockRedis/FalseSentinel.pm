@@ -14,6 +14,7 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
   $liar->names($redis, state => 'wait_promotion');    # of a failover
   $liar->names($redis, chatty => 1);     # messages without an end to who listens
   $liar->names(undef);                   # knows no service
+  LockRedis::FalseSentinel->naming($a => 5, $a => 5, $b => 9);    # three, by these epochs
   LockRedis::FalseSentinel::wait_until_heard($liar, ...)     # by one watchdog
   $liar->address; $liar->port;
   LockRedis::FalseSentinel::url_of($liar, ...)    # for lockredis.url, service "svc"
@@ -61,6 +62,19 @@ sub names
 		host => $redis && ($redis->can('host') ? $redis->host : '127.0.0.1'),
 		port => $redis && $redis->port);
 	return;
+}
+
+sub naming
+{
+	my ($class, @named) = @_;
+	my @sentinels;
+
+	while (my ($redis, $epoch) = splice @named, 0, 2)
+	{
+		push @sentinels, $class->new;
+		$sentinels[-1]->names($redis, epoch => $epoch);
+	}
+	return @sentinels;
 }
 
 # What they say now has been judged: a question (of two commands) is asked when the one
