@@ -2,7 +2,8 @@
 
 # The real Redisson's RPermitExpirableSemaphore and sessions of ours on the same keys: never
 # more than there are permits, ids of both sides, who wakes whom, and the permits of a
-# client or a server that is killed.  302_torture_kinds has many of both at once.
+# client or a server that is killed.  And its RedissonMultiLock and calls of ours for
+# overlapping sets of keys: who waits for whom.  302_torture_kinds has many of both at once.
 # Proves G1, G21.
 
 use LockRedis::Redisson;
@@ -30,6 +31,23 @@ my $one = $node->session;
 my $two = $node->session;
 
 sub available { return $node->value("SELECT redis_permit_available('$_[0]')"); }
+
+#
+# Several keys at once.
+#
+$one->query_is("SELECT redis_multi_lock(ARRAY['k', 'l'])", '', 'ours');
+is($java->value('a.1', 'multi.tryLock', 'm,l', 0, -1), 'false', 'Redisson gets none of it');
+is($redis->cmd('EXISTS', 'm'), 0, 'and keeps none');
+is($java->value('a.1', 'multi.tryLock', 'm,n', 0, -1), 'true', 'but others');
+$one->query_is("SELECT redis_try_multi_lock(ARRAY['n', 'o'])", 'f', 'which we do not get');
+$node->queue_up('n', $one => "SELECT redis_multi_lock(ARRAY['n', 'o'])");
+$java->call('a.1', 'multi.unlock', 'm,n')->or_die;
+is($one->wait(limit(20))->error, undef, 'until Redisson gives them back');
+my $waits = $java->send('a.1', 'multi.lock', 'o,l', -1);
+$redis->wait_for_subscribers('o', 1);
+$one->query_is("SELECT redis_multi_unlock(ARRAY['k', 'l', 'n', 'o'])", 't', 'given back');
+ok(!$java->wait($waits, 60)->error, 'Redisson has waited for that');
+$java->call('a.1', 'multi.unlock', 'o,l')->or_die;
 
 #
 # Numbers and ids.
@@ -60,13 +78,12 @@ is($java->value('a.1', 'permit.total', 'k'), 2, 'which they see');
 # Each side wakes the other.
 #
 $one->query_is("SELECT redis_permit_lock('k')", '', 'both are ours');
-my $waits = $java->send('a.2', 'permit.tryAcquire', 'k', $lease_ms, $lease_ms);
+$waits = $java->send('a.2', 'permit.tryAcquire', 'k', $lease_ms, $lease_ms);
 poll_until('Redisson to wait', sub { $redis->subscribers('redisson_sc:{k}') >= 1 });
 $one->query_is("SELECT redis_permit_unlock('k')", 't', 'one comes back');
 my $got = $java->wait($waits, $soon)->or_die->value;
 like($got, qr/^[0-9a-f]{32}$/, 'which wakes Redisson');
-$two->start("SELECT redis_permit_lock('k')");
-$node->wait_for_waiters('k', 1);
+$node->queue_up('k', $two => "SELECT redis_permit_lock('k')");
 is($java->value('a.2', 'permit.release', 'k', $got), 'true', 'theirs comes back');
 is($two->wait($soon)->error, undef, 'which wakes us');
 $_->query_is("SELECT redis_permit_unlock('k')", 't') foreach $one, $two;
