@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Five independent masters: what a majority says is so, whatever the others do.
-# Taking, taking again, giving back, at the end of a transaction, and waiting.  534_masters_phases
-# has the same with some of them gone or frozen.
+# Taking, taking again, giving back, at the end of a transaction, and waiting; with some of them
+# gone, and with most of them standing still.
 #
 # A lock that a minority has forgotten is still had, and that minority gets it again
 # from the next renewal; one that a majority has forgotten is lost.  What another
@@ -59,8 +59,7 @@ my $two = $node->session;
 # One that waits is told
 {
 	$one->query("SELECT redis_lock('w')");
-	$two->start("SELECT redis_lock('w')");
-	$node->wait_for_waiters('w', 1);
+	$node->queue_up('w', $two => "SELECT redis_lock('w')");
 	$one->query_is("SELECT redis_unlock('w')", 't', 'given back');
 	$two->wait;
 	$two->query_is("SELECT redis_unlock('w')", 't', 'and gives it back');
@@ -185,9 +184,28 @@ $one->query("SELECT redis_unlock_all()");
 $one->query_fails("SELECT redis_read_lock('k')", '55000', qr/not available with several masters/, 'read');
 $one->query_fails("SELECT redis_fair_lock('k')", '55000', qr/not available with several masters/, 'fair');
 
-# ---- three of five are gone
+# ---- three of five stand still: a call waits until they go on
 
-$_->stop foreach @nodes[ 0, 1, 2 ];
+foreach my $case ([ "redis_try_lock('f')", 't', 1 ], [ "redis_unlock('f')", 't', 0 ])
+{
+	my ($call, $result, $there) = @$case;
+
+	$_->freeze foreach @nodes[ 0, 2, 4 ];
+	$one->start("SELECT $call");
+	poll_until("the others to be asked for $call",
+		sub { !grep { $_->cmd('EXISTS', 'f') != $there } @nodes[ 1, 3 ] });
+	ok($one->is_running, "$call: waits for most of them");
+	$_->thaw foreach @nodes[ 0, 2, 4 ];
+	is($one->wait->value, $result, "$call: when they go on");
+	$masters->wait_for_owners('f', 5 * $there);
+}
+
+# ---- two of five are gone, and three
+
+$_->stop foreach @nodes[ 0, 1 ];
+$one->query_is("SELECT redis_try_lock('n'), redis_unlock('n')", 't|t', 'three are enough');
+poll_until('nothing to be left', sub { $masters->have('n') == 0 });
+$nodes[2]->stop;
 $one->query_fails("SELECT redis_try_lock('n')", '58030', qr/Master 1: .*\n.*Master 5: It/s, 'none');
 poll_until('nothing to be left', sub { $masters->have('n') == 0 });
 

@@ -17,7 +17,6 @@ LockRedis::Masters - independent masters of a test
   my @nodes = $masters->nodes; my @proxies = $masters->proxies;
   $masters->restart_empty($n, ...);  # these; they have run for no time then
   $masters->restart_old($n, ...);    # the same, as if they had run for a day
-  $masters->set_clock($n, $s);       # with clocks => 1: wrong by so many seconds
   $masters->owners($key);            # of each node, undef where nobody has it
   $masters->wait_for_owners($key, $k);   # so many nodes have it
   $masters->have($key);              # how many do
@@ -26,7 +25,6 @@ LockRedis::Masters - independent masters of a test
   $masters->take_at_all($session, $key); # a connection that is made late is not waited for
   $masters->connect_to_all($session);
   $masters->all_keys; $masters->channels; $masters->clients;    # of all that are awake
-  $masters->reset;                   # all run, are awake and empty, and may vote
 
 =head1 DESCRIPTION
 
@@ -34,8 +32,7 @@ A Redis that was started lately has no vote, nor has one that another was before
 that no test has to wait for it, each is told by a preloaded library that it was
 started a day ago (time() is asked for that and hardly anything else; leases go by
 another clock), and has the same run id as before, unless it is restarted empty (the
-number that it is made of is read from /dev/urandom).  With C<clocks> a second one, that of
-the torture, shifts that other clock while they run.
+number that it is made of is read from /dev/urandom).
 
 C<lockredis.max_lease> of a server that is made with them is an hour, if the test does not
 set it.
@@ -48,14 +45,13 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
-use File::Basename qw(dirname);
 use LockRedis::Proxy;
 use LockRedis::Redis;
 use LockRedis::Test;
 
 use constant DAY => 86400;
 
-my ($library, $shift_library);
+my $library;
 
 sub _library
 {
@@ -115,18 +111,6 @@ C
 	return $library;
 }
 
-sub _shift_library
-{
-	return $shift_library if $shift_library;
-	need_tool('cc');
-	my $made = PostgreSQL::Test::Utils::tempdir() . '/clockshift.so';
-
-	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-o', $made,
-		dirname(__FILE__) . '/../../torture/shim/clockshift.c', '-ldl');
-	$shift_library = $made;
-	return $shift_library;
-}
-
 sub new
 {
 	my ($class, %opts) = @_;
@@ -145,7 +129,6 @@ sub new
 	foreach my $node ($self->nodes)
 	{
 		$node->{age} = $self->{age};
-		$node->make_clock if $opts{clocks};
 		$node->start;
 		push @{ $self->{proxies} }, LockRedis::Proxy->new($node) if $opts{proxies};
 	}
@@ -188,33 +171,6 @@ sub _restart
 sub restart_empty { my ($self, @numbers) = @_; return $self->_restart(0, @numbers); }
 
 sub restart_old { my ($self, @numbers) = @_; return $self->_restart(DAY, @numbers); }
-
-sub set_clock
-{
-	my ($self, $n, $seconds) = @_;
-
-	$self->{nodes}[$n]->set_clock($seconds);
-	return;
-}
-
-sub reset
-{
-	my ($self) = @_;
-
-	foreach my $n (0 .. $#{ $self->{nodes} })
-	{
-		my $node = $self->{nodes}[$n];
-
-		$node->thaw if $node->{frozen};
-		if ($node->pid && $node->{age} >= DAY)
-		{
-			$node->cmd('FLUSHALL');
-			next;
-		}
-		$self->restart_old($n);
-	}
-	return;
-}
 
 sub _awake
 {
@@ -375,36 +331,13 @@ use parent -norequire, 'LockRedis::Redis';
 sub _program
 {
 	my ($self) = @_;
-	my $clock = $self->{clock};
-	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library(),
-	  $clock && LockRedis::Masters::_shift_library();
+	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library();
 
 	# Longer than what is read for a run id
 	my $id = $self->{age} ? "$self->{port} " x 64 : '';
 
 	return ('env', "LD_PRELOAD=$preload", "LOCKREDIS_TEST_AGE=$self->{age}", "LOCKREDIS_TEST_ID=$id",
-		$clock ? "TORTURE_CLOCK=$clock" : (), $self->SUPER::_program);
-}
-
-# The file that says by how many nanoseconds its clock is wrong
-sub make_clock
-{
-	my ($self) = @_;
-
-	$self->{clock} = "$self->{dir}/clock";
-	PostgreSQL::Test::Utils::append_to_file($self->{clock}, pack 'q', 0);
-	return;
-}
-
-# The process has it mapped, so it is written in place.
-sub set_clock
-{
-	my ($self, $seconds) = @_;
-
-	open my $file, '+<', $self->{clock} or die "could not open $self->{clock}: $!";
-	syswrite $file, pack 'q', $seconds * 1_000_000_000;
-	close $file or die $!;
-	return;
+		$self->SUPER::_program);
 }
 
 1;
