@@ -7,6 +7,10 @@
 # Whoever waits does so, without an error, and has it when the slot has moved; for the
 # permit nobody has to wake him.
 #
+# Before that: who waits for a lock in a slot that is on its way to another node, and that has
+# been moved already.  Its release is told there, where nobody can subscribe yet.  So he asks
+# again and again, whether he has begun to wait before that or after it.
+#
 # Then a master gets a slot that had none, and gives it away again.
 # Proves G46.
 
@@ -32,10 +36,56 @@ sub masters_shown
 	return;
 }
 masters_shown(3);
+my ($from, $to) = $cluster->masters;
+
+# ---- on its way, and there already
+
+# Given back by a client that goes where it is sent to, with ASKING
+sub give_back_there
+{
+	my ($key) = @_;
+	my $connection = $to->connection;
+
+	foreach my $command ([ 'DEL', $key ], [ 'SPUBLISH', $to->channel($key), '0' ])
+	{
+		$connection->call('ASKING');
+		$connection->call(@$command);
+	}
+	$connection->disconnect;
+	return;
+}
+
+{
+	my ($early, $late) = map { $near->session(settings => { 'lockredis.lease' => '10min' }) } 1 .. 2;
+	my $tag = $cluster->key_on($from, 'way-');
+	my $slot = $cluster->slot($tag);
+	my ($before, $after) = map { "{$tag}$_" } 'before', 'after';
+
+	$cluster->foreign_lock($_, ms => 3_600_000) foreach $before, $after;
+	$near->queue_up($before, $early => "SELECT redis_try_lock('$before', '1 hour')");
+	$cluster->wait_for_subscribers($before, 1);
+	$cluster->begin_move($slot, $to);
+	$cluster->move_keys($slot);
+	$near->queue_up($after, $late => "SELECT redis_try_lock('$after', '1 hour')");
+	poll_until('both to be where the slot goes to', sub { $to->cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot) == 2 });
+
+	give_back_there($after);
+	is($late->wait(limit(60))->value, 't', 'who began to wait then has it');
+	give_back_there($before);
+	is($early->wait(limit(60))->value, 't', 'who had begun before has it, too');
+
+	# What is there is given back there.
+	$early->query_is("SELECT redis_unlock('$before')", 't', 'given back');
+	$late->query_is("SELECT redis_unlock('$after')", 't', 'given back');
+	$cluster->end_move($slot);
+	is(join(' ', $cluster->all_keys), '', 'nothing is left');
+	$_->quit foreach $early, $late;
+}
+
+# ---- half moved for long
 
 # What one has and the other one waits for, each with a key of its own; whether he has it
 # still
-my ($from, $to) = $cluster->masters;
 my $tag = $cluster->key_on($from, 'half-');
 my $slot = $cluster->slot($tag);
 my %kinds = (
