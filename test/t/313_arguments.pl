@@ -21,10 +21,9 @@ use Math::BigInt;
 my $seed = $ENV{LOCKREDIS_FUZZ_SEED} || 1;
 my $cases = int(($ENV{LOCKREDIS_FUZZ_CASES} || 1500) / 10);
 srand $seed;
-note "seed $seed, $cases combinations of each function";
+note "seed $seed, $cases combinations of each function in UTF-8";
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 $node->safe_psql('postgres', qq{
 	CREATE DATABASE latin1 TEMPLATE template0 ENCODING LATIN1 LOCALE 'C';
 	CREATE DATABASE ascii TEMPLATE template0 ENCODING SQL_ASCII LOCALE 'C';});
@@ -310,7 +309,8 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 				push @calls, [ $function, own_key($function, @these), %unknown ];
 			}
 		}
-		foreach (1 .. (@args > 1 ? $cases : 0))
+		# What fits together has nothing to do with the encoding: a tenth in the other two.
+		foreach (1 .. (@args > 1 ? $cases / ($dbname eq 'postgres' ? 1 : 10) : 0))
 		{
 			my @these = map { $_->[ rand @$_ ] } @lists;
 			push @calls, [ $function, own_key($function, @these), %unknown ];
@@ -379,5 +379,4 @@ foreach my $dbname ('postgres', 'latin1', 'ascii')
 	is("@kept", '', "only what is kept on purpose is left of $dbname");
 }
 
-nothing_left($node, $redis);
-done_testing();
+end_test($node, $redis);
