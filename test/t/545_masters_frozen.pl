@@ -74,6 +74,4 @@ waitpid $child, 0;
 kill 'CONT', $pid;
 $two->quit;
 
-poll_until('nothing is left of them', sub { !$masters->all_keys });
-nothing_left($node, $masters);
-done_testing();
+end_test($node, $masters);

@@ -23,7 +23,7 @@ LockRedis::Leftovers - after a test nothing is left
 One TAP test a call.  Within a minute: no key in Redis, no row in redis_locks
 on any node, no subscribed channel, no more connections than one a session and
 two for each watchdog (a third one if there is one for what replicas have to
-confirm), descriptors as before.  What is still there is shown.
+confirm), descriptors as before.  What is still there is shown, with whose it is.
 Sessions that only look (psql without a lock function) have no connection.
 
 =cut
@@ -87,6 +87,19 @@ sub end_test
 	return done_testing();
 }
 
+# Whose a lock is that is left, and for how long; of several masters, at which of them
+sub _lock_at
+{
+	my ($redis, $key) = @_;
+	my @at = $redis->isa('LockRedis::Masters') ? grep { $_->pid } $redis->nodes : $redis;
+
+	return join ' ', map {
+		my $ms = $_->cmd('PTTL', $key);
+
+		$ms == -2 ? () : ($_->{name} // '', join(' ', %{ $_->hash($key) }), "$ms ms")
+	} @at;
+}
+
 # Who they are; a subscriber by how many channels it has
 sub _lines_of
 {
@@ -117,7 +130,8 @@ sub _what_is_left
 
 	foreach my $key ($redis->all_keys)
 	{
-		push @left, "key $key" unless $opts{keys} && $key =~ $opts{keys};
+		push @left, "key $key " . (eval { _lock_at($redis, $key) } // '')
+		  unless $opts{keys} && $key =~ $opts{keys};
 	}
 	my @channels = $redis->channels;
 	my @clients = $redis->clients;
