@@ -51,6 +51,8 @@ static struct
 	int			node_of[EPOCHS];
 	int64_t		at;
 	int			node;
+	uint32_t	named;			/* the epoch to which the watchdog may connect; 0 = none */
+	int64_t		doubted_at;		/* by the clock of the server: when that was taken back */
 }			belief[SIM_MAX_SERVERS];
 static int64_t failed_over_at;
 
@@ -63,7 +65,8 @@ sentinels_reset(void)
 	for (int i = 0; i < SIM_MAX_SERVERS; i++)
 	{
 		memset(belief[i].node_of, 0xff, sizeof(belief[i].node_of));
-		belief[i].at = 0;
+		belief[i].at = belief[i].doubted_at = 0;
+		belief[i].named = 0;
 		belief[i].node = -1;
 	}
 	for (int i = 0; i < SENTINELS; i++)
@@ -306,6 +309,36 @@ sentinels_note_epoch(uint32_t epoch, int port)
 	belief[sim_server()].node_of[epoch] = belief[sim_server()].node =
 		port == NOBODYS_PORT ? -1 : port - REDIS_PORT(0);
 	belief[sim_server()].at = sim_now();
+	belief[sim_server()].named = 0;
+	belief[sim_server()].doubted_at = 0;
+}
+
+void
+sentinels_note_start(int64_t now)
+{
+	belief[sim_server()].named = 0;
+	belief[sim_server()].doubted_at = now;
+}
+
+void
+sentinels_note_doubt(uint32_t epoch, int64_t now)
+{
+	if (epoch == 0 || belief[sim_server()].named != epoch)
+		return;
+	belief[sim_server()].named = 0;
+	belief[sim_server()].doubted_at = now;
+}
+
+/* Who has said so before the doubt may not know what has happened since. */
+void
+sentinels_note_named(uint32_t epoch, int64_t asked_at)
+{
+	int64_t		doubted_at = belief[sim_server()].doubted_at;
+
+	if (asked_at < doubted_at)
+		sim_fail("former master", "the master counts again by an answer to a question of %.3f ms before the doubt",
+				 (doubted_at - asked_at) / 1000.0);
+	belief[sim_server()].named = epoch;
 }
 
 int

@@ -43,6 +43,14 @@ extern int	sentinels_failovers(void);
 extern void sentinels_lie(void);
 extern void sentinels_end(void);
 
+/*
+ * For this server, by its clock: the watchdog begins; the master with that epoch is in doubt;
+ * it counts by an answer to a question of that time.
+ */
+extern void sentinels_note_start(int64_t now);
+extern void sentinels_note_doubt(uint32_t epoch, int64_t now);
+extern void sentinels_note_named(uint32_t epoch, int64_t asked_at);
+
 /* What the watchdog of this server believes: the node that has this epoch; -1 = none. */
 extern void sentinels_note_epoch(uint32_t epoch, int port);
 extern int	sentinels_node_of(uint32_t epoch);

@@ -261,6 +261,7 @@ __wrap_batch_settle(StoreBatch *b, StoreOp *op, StoreOutcome outcome)
 	Taken	   *t = is_asked(b) ? find(op->owner) : NULL;
 
 	replica_check_answer(op, outcome);
+	master_check_outcome(b, op, outcome);
 	__real_batch_settle(b, op, outcome);
 	if (t != NULL && op->kind == STORE_RELEASE && outcome == STORE_GONE)
 		note_loss(op->owner, guard_of(t));

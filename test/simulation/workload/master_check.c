@@ -40,6 +40,46 @@ __wrap_topology_change(const RedisHost *at, int64 config_epoch)
 	return __real_topology_change(at, config_epoch);
 }
 
+extern void __real_topology_start(uint32 place);
+extern void __wrap_topology_start(uint32 place);
+
+void
+__wrap_topology_start(uint32 place)
+{
+	sentinels_note_start(server_clock());
+	__real_topology_start(place);
+}
+
+extern void __real_topology_named(uint32 epoch, int64 at);
+extern void __wrap_topology_named(uint32 epoch, int64 at);
+
+void
+__wrap_topology_named(uint32 epoch, int64 at)
+{
+	__real_topology_named(epoch, at);
+	sentinels_note_named(epoch, at);
+}
+
+extern void __real_topology_doubt(uint32 epoch);
+extern void __wrap_topology_doubt(uint32 epoch);
+
+void
+__wrap_topology_doubt(uint32 epoch)
+{
+	sentinels_note_doubt(epoch, server_clock());
+	__real_topology_doubt(epoch);
+}
+
+extern void __real_topology_lost(uint32 epoch);
+extern void __wrap_topology_lost(uint32 epoch);
+
+void
+__wrap_topology_lost(uint32 epoch)
+{
+	sentinels_note_doubt(epoch, server_clock());
+	__real_topology_lost(epoch);
+}
+
 extern bool __real_masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
 								uint32 *life, int64 *since);
 extern bool __wrap_masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
@@ -200,6 +240,12 @@ __wrap_confirm_want(NodeBatch *b, const StoreOp *op)
 /* Which server each row had when this process began to look at what it had heard. */
 static uint32 lives[LR_MAX_MASTERS];
 
+/* What it looks at; NULL: nothing. */
+static const QuorumBatch *looked_at;
+
+/* There was no memory for a release. */
+static bool is_short_of_memory;
+
 extern void __real_quorum_look(QuorumBatch *b);
 extern void __wrap_quorum_look(QuorumBatch *b);
 
@@ -208,7 +254,9 @@ __wrap_quorum_look(QuorumBatch *b)
 {
 	for (int i = 0; i < b->n; i++)
 		lives[i] = masters_life(i);
+	looked_at = b;
 	__real_quorum_look(b);
+	looked_at = NULL;
 }
 
 extern StoreOutcome __real_quorum_decide(StoreOp *op, const QuorumVote *votes, int n);
@@ -227,6 +275,78 @@ __wrap_quorum_decide(StoreOp *op, const QuorumVote *votes, int n)
 					 i, op->name);
 	}
 	return __real_quorum_decide(op, votes, n);
+}
+
+/*
+ * has_had --- has that master the lock, or had it until somebody took it away, or its
+ * lease may be over?
+ */
+static bool
+has_had(int row, const StoreOp *op)
+{
+	char		owner[LR_OWNER_MAX];
+
+	lr_owner_text(op->owner, owner);
+	return redis_owned_there_until(row, op->name, owner) > 0 || redis_was_robbed_at(row, owner) ||
+		redis_clock_was_set(row) || server_clock() >= op->sent_at + op->lease_ms * SIM_MS;
+}
+
+/* A master that is not asked again has the lock. */
+static void
+check_all_have(const StoreOp *op)
+{
+	for (int i = 0; i < looked_at->n && sim_config.names == NAMES_STAY; i++)
+		if ((op->without & (1U << i)) == 0 && !has_had(i, op))
+			sim_fail("not repaired", "%s is granted, redis %d does not have it, and is not asked again",
+					 op->name, i);
+}
+
+/*
+ * is_given_back --- is there a release behind each create that is under way to that master, or
+ * may have run?
+ *
+ * Any answer of a former server of the row is void: it may have said that it has not run.
+ */
+static bool
+is_given_back(const QuorumLink *l, uint32 life, uint64 owner)
+{
+	for (int i = l->used - 1; i >= 0; i--)
+	{
+		const StoreOp *copy = &l->copies[i];
+
+		if (copy->owner != owner)
+			continue;
+		if (copy->kind == STORE_RELEASE)
+			return true;
+		if (copy->kind == STORE_CREATE &&
+			(copy->outcome == STORE_OK || copy->outcome == STORE_PENDING ||
+			 (copy->outcome == STORE_UNKNOWN && copy->topology == life)))
+			return false;
+	}
+	return true;
+}
+
+/* Nobody else knows of an attempt that has failed, unless its outcome is unknown. */
+static void
+check_given_back(const StoreOp *op)
+{
+	for (int i = 0; i < looked_at->n && !is_short_of_memory; i++)
+		if (looked_at->link[i] != NULL && 
+			!is_given_back(looked_at->link[i], looked_at->life[i], op->owner))
+			sim_fail("left behind", "%s is not had, master %d may grant it, and is not told to release it",
+					 op->name, i);
+}
+
+void
+master_check_outcome(const StoreBatch *b, const StoreOp *op, StoreOutcome outcome)
+{
+	if (looked_at == NULL || b != &looked_at->batch || op->kind != STORE_CREATE ||
+		op->token != NULL)
+		return;
+	if (outcome == STORE_OK)
+		check_all_have(op);
+	else if (outcome != STORE_UNKNOWN)
+		check_given_back(op);
 }
 
 /* Does its session believe in it? */
@@ -250,11 +370,15 @@ extern int	__wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 int
 __wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 {
+	int			copy;
+
 	if (kind == STORE_RELEASE && op->kind == STORE_RENEW && op->outcome == STORE_PENDING &&
 		is_believed(op->owner))
 		sim_fail("held without a lock", "%s is released before its session can know of the loss",
 				 op->name);
-	return __real_link_put(l, op, kind);
+	copy = __real_link_put(l, op, kind);
+	is_short_of_memory |= copy < 0;
+	return copy;
 }
 
 /* ----------

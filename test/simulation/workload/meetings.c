@@ -83,6 +83,7 @@ const Meeting sim_meetings[] = {
 	{"redis_step", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"ask_run_held", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"failover_step", NULL, "topology_doubt", NULL, MEET_SENTINELS},
+	{"sentinel_step", NULL, "topology_doubt", fault_redis_mood, MEET_SENTINELS},
 	{"lt_renew_all_now", NULL, "lt_grant", fault_failover, MEET_SENTINELS},
 	{NULL}
 };

@@ -19,7 +19,7 @@
 
 #include "../../../src/locktable/hold.h"
 #include "../../../src/session/session.h"
-#include "../../../src/store/op.h"
+#include "../../../src/store/batch.h"
 
 extern void session_main(int slot);
 
@@ -154,6 +154,11 @@ extern void note_state(bool (*is_locked) (uint32 hash));
 
 /* What a store has answered. */
 extern void replica_check_answer(const StoreOp *op, StoreOutcome outcome);
+
+/* ---- master_check.c ---- */
+
+/* Likewise, before it is noted. */
+extern void master_check_outcome(const StoreBatch *b, const StoreOp *op, StoreOutcome outcome);
 
 /* ---- watch_check.c ---- */
 
