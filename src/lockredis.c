@@ -119,51 +119,31 @@ next_process_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
- * alter_system --- run it such that the check of a setting can warn of a password
+ * told_utility --- a DO or CALL, or an ALTER SYSTEM: others have to know that it runs
  */
 static void
-alter_system(PlannedStmt *pstmt, const char *query_string,
+told_utility(PlannedStmt *pstmt, const char *query_string,
 			 bool read_only_tree, ProcessUtilityContext context,
 			 ParamListInfo params, QueryEnvironment *query_env,
 			 DestReceiver *dest, QueryCompletion *qc)
 {
-	lr_in_alter_system = true;
+	bool		procedural = !IsA(pstmt->utilityStmt, AlterSystemStmt);
+
+	if (procedural)
+		track_enter_procedural();
+	lr_in_alter_system = !procedural;
 	PG_TRY();
 	{
 		next_process_utility(pstmt, query_string, read_only_tree, context,
 							 params, query_env, dest, qc);
 	}
-	PG_CATCH();
+	PG_FINALLY();
 	{
 		lr_in_alter_system = false;
-		PG_RE_THROW();
+		if (procedural)
+			track_leave_procedural();
 	}
 	PG_END_TRY();
-	lr_in_alter_system = false;
-}
-
-/*
- * procedural_utility --- a DO or CALL
- */
-static void
-procedural_utility(PlannedStmt *pstmt, const char *query_string,
-				   bool read_only_tree, ProcessUtilityContext context,
-				   ParamListInfo params, QueryEnvironment *query_env,
-				   DestReceiver *dest, QueryCompletion *qc)
-{
-	track_enter_procedural();
-	PG_TRY();
-	{
-		next_process_utility(pstmt, query_string, read_only_tree, context,
-							 params, query_env, dest, qc);
-	}
-	PG_CATCH();
-	{
-		track_leave_procedural();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	track_leave_procedural();
 }
 
 static bool
@@ -197,11 +177,8 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 
 	if (is_commit_prepared(stmt))
 		xact_before_commit_prepared();
-	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt))
-		procedural_utility(pstmt, query_string, read_only_tree, context,
-						   params, query_env, dest, qc);
-	else if (IsA(stmt, AlterSystemStmt))
-		alter_system(pstmt, query_string, read_only_tree, context,
+	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt) || IsA(stmt, AlterSystemStmt))
+		told_utility(pstmt, query_string, read_only_tree, context,
 					 params, query_env, dest, qc);
 	else
 		next_process_utility(pstmt, query_string, read_only_tree, context,

@@ -412,21 +412,17 @@ instance_random(void *out, Size size)
 static void
 instance_make_uuid(char *out)
 {
-	unsigned char b[16];
-	static const char hex[] = "0123456789abcdef";
-	int			n = 0;
-
-	instance_random(b, sizeof(b));
-	b[6] = (b[6] & 0x0f) | 0x40;
-	b[8] = (b[8] & 0x3f) | 0x80;
-	for (int i = 0; i < 16; i++)
+	struct
 	{
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			out[n++] = '-';
-		out[n++] = hex[b[i] >> 4];
-		out[n++] = hex[b[i] & 0x0f];
-	}
-	out[n] = '\0';
+		uint32		first;
+		uint16		second[4];
+		uint32		last;
+	}			r;
+
+	instance_random(&r, sizeof(r));
+	snprintf(out, LR_UUID_LEN + 1, "%08x-%04x-%04x-%04x-%04x%08x", r.first, r.second[0],
+			 (r.second[1] & 0x0fff) | 0x4000, (r.second[2] & 0x3fff) | 0x8000, r.second[3],
+			 r.last);
 }
 
 /* Called with AddinShmemInitLock held. */

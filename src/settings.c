@@ -15,7 +15,6 @@
  */
 #include "lockredis.h"
 
-
 #include "access/parallel.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -393,11 +392,116 @@ check_lease(int *newval, void **extra, GucSource source)
 	return false;
 }
 
+/* A number; its variable has the default. */
+typedef struct IntSetting
+{
+	const char *name;
+	int		   *variable;
+	int			min;
+	int			max;
+	GucContext	context;
+	int			flags;
+	GucIntCheckHook check;
+	const char *what;
+	const char *more;
+} IntSetting;
+
+static const IntSetting int_settings[] = {
+	{"lockredis.max_locks", &lr_max_locks, 10, 10000000, PGC_POSTMASTER, 0, NULL,
+	"Most holds and waits that this server can have at once."},
+	{"lockredis.max_lease", &lr_max_lease, 100, 24 * 24 * 60 * 60 * 1000,
+		PGC_POSTMASTER, GUC_UNIT_MS, NULL,
+		"Longest lease of a lock that independent masters keep.",
+	"A master that was started recently has no vote for that long; at least lockredis.lease, and the same on all servers."},
+	{"lockredis.max_handoffs", &lr_max_handoffs, 0, 1000000, PGC_SIGHUP, 0, NULL,
+		"How often in a row a lock passes between sessions of this server.",
+	"After that it is released, so that others get their turn; 0: at once. Sessions that begin to wait for a fair lock then join its queue in Redis."},
+	{"lockredis.connect_timeout", &lr_connect_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS, NULL,
+	"Longest time to make a connection to the lock store."},
+	{"lockredis.command_timeout", &lr_command_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS, NULL,
+		"Longest time to wait for a reply of the lock store.",
+	"Together with connect_timeout it bounds a whole call, reconnect and repeat included."},
+	{"lockredis.idle_timeout", &lr_idle_timeout, 0, 24 * 60 * 60 * 1000,
+		PGC_SIGHUP, GUC_UNIT_MS, NULL,
+		"After what time an unused connection of a session is closed.",
+	"The next request makes another one; 0: never."},
+	{"lockredis.fallback_after", &lr_fallback_after, 500, 24 * 60 * 60 * 1000,
+		PGC_SIGHUP, GUC_UNIT_MS, NULL,
+		"How long Redis must have been silent before new locks are taken in the table.",
+	"In mode fallback; below two thirds of lockredis.lease."},
+	{"lockredis.lease", &lr_lease, 100, 24 * 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS, check_lease,
+	"Lease of a lock that is renewed; it is renewed at a third of it."},
+	{"lockredis.wait_lease", &lr_wait_lease, 1000, 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS, NULL,
+		"How long Redis remembers that a session waits for a write lock; it is renewed at a third of that.",
+	"Until then others let it go first. It is withdrawn when the session no longer waits."},
+	{"lockredis.min_replicas", &lr_min_replicas, 0, LR_REPLICAS_MAX, PGC_SUSET, 0, NULL,
+		"Number of replicas that have to confirm a lock before it counts as taken.",
+	"Likewise whenever its lease is extended; 0: none.  Without effect on locks that are kept in a table."},
+	{"lockredis.replica_timeout", &lr_replica_timeout, 1, 60000, PGC_SUSET, GUC_UNIT_MS, NULL,
+		"Longest time to wait for replicas to confirm a lock.",
+	"It is part of lockredis.command_timeout."}
+};
+
+typedef struct StringSetting
+{
+	const char *name;
+	char	  **variable;
+	const char *initially;
+	GucContext	context;
+	int			flags;
+	GucStringCheckHook check;
+	GucStringAssignHook assign;
+	const char *what;
+	const char *more;
+} StringSetting;
+
+static const StringSetting string_settings[] = {
+	{"lockredis.url", &lr_url, "redis://127.0.0.1:6379", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		check_url, assign_url,
+		"Where the locks are kept.",
+	"redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters."},
+	{"lockredis.password_file", &lr_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		NULL, assign_password_file,
+		"File with the password of the lock store.",
+	"It must belong to the server's user and be readable by that user only (0600)."},
+	{"lockredis.sentinel_user", &lr_sentinel_user, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		check_sentinel_user, assign_sentinel_user,
+		"User name for the Sentinels.",
+	"An empty string stands for their default user."},
+	{"lockredis.sentinel_password_file", &lr_sentinel_password_file, "",
+		PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		NULL, assign_sentinel_password_file,
+		"File with the password of the Sentinels.",
+	"As lockredis.password_file; an empty string: they need none."},
+	{"lockredis.database", &lr_database, "postgres", PGC_POSTMASTER, 0,
+		NULL, NULL,
+	"Database with the table that keeps the locks in table mode."},
+	{"lockredis.tls_ca_file", &lr_tls_ca_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		NULL, assign_tls_ca_file,
+		"File with the certificates of the authorities that may sign that of a node.",
+	"An empty string stands for those that the system trusts."},
+	{"lockredis.tls_cert_file", &lr_tls_cert_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		NULL, assign_tls_cert_file,
+		"File with the certificate that is shown to the lock store.",
+	"Followed by the intermediate ones, up to an authority that the store trusts."},
+	{"lockredis.tls_key_file", &lr_tls_key_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		NULL, assign_tls_key_file,
+		"File with the private key of that certificate.",
+	"It must be readable only by the server's user (0600), or belong to root (0640)."},
+	{"lockredis.tls_server_name", &lr_tls_server_name, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+		check_tls_server_name, assign_tls_server_name,
+		"Name or address that the certificate of each node must have.",
+	"An empty string stands for the host that is connected to."},
+	{"lockredis.key_prefix", &lr_key_prefix, "", PGC_SUSET, 0,
+		check_key_prefix, NULL,
+	"Put before every key."}
+};
+
 /*
- * define_place_settings --- settings that say where locks are kept
+ * define_choices --- the settings with a choice of words, or of two
  */
 static void
-define_place_settings(void)
+define_choices(void)
 {
 	DefineCustomEnumVariable("lockredis.mode",
 							 "What keeps the locks.",
@@ -407,207 +511,6 @@ define_place_settings(void)
 							 PGC_POSTMASTER,
 							 0,
 							 NULL, NULL, NULL);
-
-	DefineCustomStringVariable("lockredis.url",
-							   "Where the locks are kept.",
-							   "redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters.",
-							   &lr_url,
-							   "redis://127.0.0.1:6379",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   check_url, assign_url, NULL);
-
-	DefineCustomStringVariable("lockredis.password_file",
-							   "File with the password of the lock store.",
-							   "It must belong to the server's user and be readable by that user only (0600).",
-							   &lr_password_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   NULL, assign_password_file, NULL);
-
-	DefineCustomStringVariable("lockredis.sentinel_user",
-							   "User name for the Sentinels.",
-							   "An empty string stands for their default user.",
-							   &lr_sentinel_user,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   check_sentinel_user, assign_sentinel_user, NULL);
-
-	DefineCustomStringVariable("lockredis.sentinel_password_file",
-							   "File with the password of the Sentinels.",
-							   "As lockredis.password_file; an empty string: they need none.",
-							   &lr_sentinel_password_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   NULL, assign_sentinel_password_file, NULL);
-
-	DefineCustomStringVariable("lockredis.database",
-							   "Database with the table that keeps the locks in table mode.",
-							   NULL,
-							   &lr_database,
-							   "postgres",
-							   PGC_POSTMASTER,
-							   0,
-							   NULL, NULL, NULL);
-}
-
-/*
- * define_tls_settings --- how we verify the store, and what we present to it
- */
-static void
-define_tls_settings(void)
-{
-	DefineCustomStringVariable("lockredis.tls_ca_file",
-							   "File with the certificates of the authorities that may sign that of a node.",
-							   "An empty string stands for those that the system trusts.",
-							   &lr_tls_ca_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   NULL, assign_tls_ca_file, NULL);
-
-	DefineCustomStringVariable("lockredis.tls_cert_file",
-							   "File with the certificate that is shown to the lock store.",
-							   "Followed by the intermediate ones, up to an authority that the store trusts.",
-							   &lr_tls_cert_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   NULL, assign_tls_cert_file, NULL);
-
-	DefineCustomStringVariable("lockredis.tls_key_file",
-							   "File with the private key of that certificate.",
-							   "It must be readable only by the server's user (0600), or belong to root (0640).",
-							   &lr_tls_key_file,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   NULL, assign_tls_key_file, NULL);
-
-	DefineCustomStringVariable("lockredis.tls_server_name",
-							   "Name or address that the certificate of each node must have.",
-							   "An empty string stands for the host that is connected to.",
-							   &lr_tls_server_name,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_SUPERUSER_ONLY,
-							   check_tls_server_name, assign_tls_server_name, NULL);
-}
-
-/*
- * define_server_settings --- limits and behavior of this server
- */
-static void
-define_server_settings(void)
-{
-	DefineCustomIntVariable("lockredis.max_locks",
-							"Most holds and waits that this server can have at once.",
-							NULL,
-							&lr_max_locks,
-							10000, 10, 10000000,
-							PGC_POSTMASTER,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.max_lease",
-							"Longest lease of a lock that independent masters keep.",
-							"A master that was started recently has no vote for that long; at least lockredis.lease, and the same on all servers.",
-							&lr_max_lease,
-							60000, 100, 24 * 24 * 60 * 60 * 1000,
-							PGC_POSTMASTER,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.max_handoffs",
-							"How often in a row a lock passes between sessions of this server.",
-							"After that it is released, so that others get their turn; 0: at once. Sessions that begin to wait for a fair lock then join its queue in Redis.",
-							&lr_max_handoffs,
-							32, 0, 1000000,
-							PGC_SIGHUP,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.connect_timeout",
-							"Longest time to make a connection to the lock store.",
-							NULL,
-							&lr_connect_timeout,
-							2000, 10, 600000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.command_timeout",
-							"Longest time to wait for a reply of the lock store.",
-							"Together with connect_timeout it bounds a whole call, reconnect and repeat included.",
-							&lr_command_timeout,
-							3000, 10, 600000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.idle_timeout",
-							"After what time an unused connection of a session is closed.",
-							"The next request makes another one; 0: never.",
-							&lr_idle_timeout,
-							300000, 0, 24 * 60 * 60 * 1000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.fallback_after",
-							"How long Redis must have been silent before new locks are taken in the table.",
-							"In mode fallback; below two thirds of lockredis.lease.",
-							&lr_fallback_after,
-							10000, 500, 24 * 60 * 60 * 1000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
-
-	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
-							 "Has table mode wait until the rows of locks are on disk.",
-							 "Off is safe: a lock ends with the server anyway.",
-							 &lr_table_synchronous_commit,
-							 false,
-							 PGC_SIGHUP,
-							 0,
-							 NULL, NULL, NULL);
-}
-
-/*
- * define_lock_settings --- settings that a session may choose for its locks
- */
-static void
-define_lock_settings(void)
-{
-	DefineCustomStringVariable("lockredis.key_prefix",
-							   "Put before every key.",
-							   NULL,
-							   &lr_key_prefix,
-							   "",
-							   PGC_SUSET,
-							   0,
-							   check_key_prefix, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.lease",
-							"Lease of a lock that is renewed; it is renewed at a third of it.",
-							NULL,
-							&lr_lease,
-							30000, 100, 24 * 60 * 60 * 1000,
-							PGC_USERSET,
-							GUC_UNIT_MS,
-							check_lease, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.wait_lease",
-							"How long Redis remembers that a session waits for a write lock; it is renewed at a third of that.",
-							"Until then others let it go first. It is withdrawn when the session no longer waits.",
-							&lr_wait_lease,
-							30000, 1000, 60 * 60 * 1000,
-							PGC_USERSET,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockredis.commit_guard",
 							 "What a commit checks of the locks of its transaction.",
@@ -636,23 +539,14 @@ define_lock_settings(void)
 							 0,
 							 NULL, NULL, NULL);
 
-	DefineCustomIntVariable("lockredis.min_replicas",
-							"Number of replicas that have to confirm a lock before it counts as taken.",
-							"Likewise whenever its lease is extended; 0: none.  Without effect on locks that are kept in a table.",
-							&lr_min_replicas,
-							0, 0, LR_REPLICAS_MAX,
-							PGC_SUSET,
-							0,
-							NULL, NULL, NULL);
-
-	DefineCustomIntVariable("lockredis.replica_timeout",
-							"Longest time to wait for replicas to confirm a lock.",
-							"It is part of lockredis.command_timeout.",
-							&lr_replica_timeout,
-							1000, 1, 60000,
-							PGC_SUSET,
-							GUC_UNIT_MS,
-							NULL, NULL, NULL);
+	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
+							 "Has table mode wait until the rows of locks are on disk.",
+							 "Off is safe: a lock ends with the server anyway.",
+							 &lr_table_synchronous_commit,
+							 false,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.session_locks",
 							 "Allows session-level locks.",
@@ -666,14 +560,27 @@ define_lock_settings(void)
 
 /*
  * lr_define_settings --- define all settings, when the library is loaded
+ *
+ * The mode comes first: which URLs are valid depends on it.
  */
 void
 lr_define_settings(void)
 {
-	define_place_settings();
-	define_tls_settings();
-	define_server_settings();
-	define_lock_settings();
+	define_choices();
+	for (int i = 0; i < lengthof(int_settings); i++)
+	{
+		const IntSetting *s = &int_settings[i];
+
+		DefineCustomIntVariable(s->name, s->what, s->more, s->variable, *s->variable,
+								s->min, s->max, s->context, s->flags, s->check, NULL, NULL);
+	}
+	for (int i = 0; i < lengthof(string_settings); i++)
+	{
+		const StringSetting *s = &string_settings[i];
+
+		DefineCustomStringVariable(s->name, s->what, s->more, s->variable, s->initially,
+								   s->context, s->flags, s->check, s->assign, NULL);
+	}
 	MarkGUCPrefixReserved("lockredis");
 }
 
