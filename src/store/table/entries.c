@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * entries.c
- *	  Rows of the tables, read and written as entries; see table_int.h.
+ *	  Rows of the tables, read and written as entries, and until when they count; see
+ *	  table_int.h.
  *
  * Only table_fields knows which column has which field.
  *
@@ -16,17 +17,159 @@
 
 #include "access/detoast.h"
 #include "access/tableam.h"
+#include "common/hashfn.h"
 #include "common/sha2.h"
 #include "kinds/kind.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "names.h"
+#include "store/op.h"
 #include "store/table/table_int.h"
 
 /* Digits of the largest owner number. */
 #define OWNER_DIGITS		20
+
+/* The initial size of the hash table, which grows as needed. */
+#define EXPECTED_ROWS		1024
+
+/* Set in the number of a row that readers share: no owner has this bit. */
+#define SHARED_NUMBER		(UINT64CONST(1) << 63)
+
+/* ----------
+ * Lifetimes
+ * ----------
+ */
+
+/* Until when a row of this instance counts. */
+typedef struct Lifetime
+{
+	uint64		number;			/* its owner or, if it is shared, a hash of the key */
+	int64		until;			/* lr_now() time */
+	bool		read;			/* the row was there since the last sweep */
+} Lifetime;
+
+static HTAB *lifetimes = NULL;
+static pg_uuid_t instance;
+
+void
+lifetime_start(void)
+{
+	HASHCTL		ctl;
+
+	ctl.keysize = sizeof(uint64);
+	ctl.entrysize = sizeof(Lifetime);
+	ctl.hcxt = TopMemoryContext;
+	lifetimes = hash_create("lockredis rows", EXPECTED_ROWS, &ctl,
+							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	instance = *DatumGetUUIDP(DirectFunctionCall1(uuid_in,
+												  CStringGetDatum(lr_instance_uuid())));
+}
+
+/*
+ * lifetime_remember --- see table_int.h
+ *
+ * No operation shortens a lease, so the end is never moved to an earlier time.
+ */
+void
+lifetime_remember(uint64 number, int64 lease_ms)
+{
+	bool		found;
+	Lifetime   *entry = hash_search(lifetimes, &number, HASH_ENTER, &found);
+	int64		until = lr_now() + lease_ms * LR_US_PER_MS;
+
+	entry->until = found ? Max(entry->until, until) : until;
+	entry->read = true;
+}
+
+void
+lifetime_forget(uint64 number)
+{
+	hash_search(lifetimes, &number, HASH_REMOVE, NULL);
+}
+
+/*
+ * lifetime_shared_number --- see table_int.h
+ *
+ * If two keys have the same hash, the row of one may count for as long as the other's.
+ */
+uint64
+lifetime_shared_number(const char *name, int len)
+{
+	return hash_bytes_extended((const unsigned char *) name, len, 0) | SHARED_NUMBER;
+}
+
+/*
+ * lifetime_forget_ended --- forget those that have ended, and whose rows are not there any more
+ *
+ * A row that the sweep could not delete, or whose deletion was not committed, would count for
+ * another lease.
+ */
+static void
+lifetime_forget_ended(void)
+{
+	HASH_SEQ_STATUS seq;
+	Lifetime   *entry;
+	int64		now = lr_now();
+
+	hash_seq_init(&seq, lifetimes);
+	while ((entry = hash_seq_search(&seq)) != NULL)
+	{
+		if (entry->until <= now && !entry->read)
+			lifetime_forget(entry->number);
+		else
+			entry->read = false;
+	}
+}
+
+/*
+ * own_left_ms --- for how many more milliseconds a row of this instance counts
+ */
+static int64
+own_left_ms(uint64 number, int64 lease_ms)
+{
+	Lifetime   *entry;
+	int64		left;
+
+	if (number == 0)
+		return 0;
+	entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
+	if (entry == NULL)
+	{
+		lifetime_remember(number, lease_ms);
+		return lease_ms;
+	}
+	entry->read = true;
+	left = entry->until - lr_now();
+	return left <= 0 ? 0 : lr_ms_up(left);
+}
+
+/*
+ * wall_left_ms --- for how many more milliseconds a row without an instance counts
+ */
+static int64
+wall_left_ms(TimestampTz until, int64 lease_ms)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	if (until <= now)
+		return 0;
+	return TIMESTAMP_IS_NOEND(until) ? lease_ms : Min(lr_ms_up(until - now), lease_ms);
+}
+
+int64
+lifetime_left_ms(const Entry *e)
+{
+	if (e->of == OF_NOBODY)
+		return wall_left_ms(e->until, e->lease_ms);
+	return e->of == OF_US ? own_left_ms(e->remembered, e->lease_ms) : 0;
+}
 
 /* ----------
  * Outcomes
@@ -192,7 +335,8 @@ take_column(Entry *e, TableId in, Field field, Datum value)
 			e->until = DatumGetTimestampTz(value);
 			break;
 		case FIELD_INSTANCE:
-			e->of = lifetime_is_own_instance(value) ? OF_US : OF_OTHERS;
+			e->of = memcmp(DatumGetUUIDP(value)->data, instance.data, UUID_LEN) == 0 ?
+				OF_US : OF_OTHERS;
 			break;
 		case FIELD_KEY:
 		case FIELD_SINCE:
@@ -203,7 +347,7 @@ take_column(Entry *e, TableId in, Field field, Datum value)
 }
 
 /*
- * number_of --- the number by which lifetime.c remembers the row; 0: none
+ * number_of --- the number by which its lifetime is remembered; 0: none
  *
  * A reader's share has none: it counts for as long as the row of the key.
  */
@@ -216,7 +360,7 @@ number_of(const Entry *e, TableId in, TupleTableSlot *row)
 	if (e->of != OF_US || (in == IN_SHARES && e->kind == KIND_READ))
 		return 0;
 	if (!entry_is_shared(e))
-		return lifetime_owner_number(e->owner);
+		return lr_owner_number(e->owner);
 	key = DatumGetTextPP(slot_getattr(row, 1, &isnull));
 	return lifetime_shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
 }
@@ -329,7 +473,7 @@ column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
 			return TimestampTzGetDatum(e->until);
 		case FIELD_INSTANCE:
 			*isnull = e->of == OF_NOBODY;
-			return lifetime_instance();
+			return UUIDPGetDatum(&instance);
 		case FIELD_COMMENT:
 			break;
 	}
@@ -367,25 +511,6 @@ entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind, const char 
 		memset(e, 0, sizeof(Entry));
 	e->kind = kind;
 	return e;
-}
-
-void
-shares_begin(LockTables *tables, const StoreOp *op)
-{
-	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
-}
-
-Entry *
-shares_next(LockTables *tables, KindId kind)
-{
-	while (keyed_next_of_group(&tables->table[IN_SHARES]))
-	{
-		if (!entry_read(tables, IN_SHARES))
-			(void) discard(&tables->table[IN_SHARES]);
-		else if (tables->entry[IN_SHARES].kind == kind)
-			return &tables->entry[IN_SHARES];
-	}
-	return NULL;
 }
 
 void
@@ -478,6 +603,55 @@ entry_delete(LockTables *tables, TableId in, StoreOp *op)
 }
 
 /* ----------
+ * Shares of a key
+ * ----------
+ */
+
+void
+shares_begin(LockTables *tables, const StoreOp *op)
+{
+	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
+}
+
+Entry *
+shares_next(LockTables *tables, KindId kind)
+{
+	while (keyed_next_of_group(&tables->table[IN_SHARES]))
+	{
+		if (!entry_read(tables, IN_SHARES))
+			(void) discard(&tables->table[IN_SHARES]);
+		else if (tables->entry[IN_SHARES].kind == kind)
+			return &tables->entry[IN_SHARES];
+	}
+	return NULL;
+}
+
+void
+share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner, bool keep)
+{
+	Entry	   *share = &tables->entry[IN_SHARES];
+
+	memset(share, 0, sizeof(Entry));
+	share->kind = kind;
+	entry_renew(share, owner, op->lease_ms, keep);
+	(void) entry_put(tables, IN_SHARES, op);
+}
+
+void
+shares_drop(LockTables *tables, StoreOp *op, KindId kind)
+{
+	shares_begin(tables, op);
+	while (shares_next(tables, kind) != NULL && entry_delete(tables, IN_SHARES, op))
+		 /* the next one */ ;
+}
+
+uint64
+shares_hash(const char *owner)
+{
+	return hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
+}
+
+/* ----------
  * The row of a key
  * ----------
  */
@@ -553,14 +727,14 @@ end_with_lease(KeyedTable *table, TableId in, const Entry *e)
 }
 
 /*
- * entry_sweep --- see table_int.h
+ * sweep_table --- delete the rows that lockredis did not write, and those that no longer count
  *
  * The scan uses a snapshot: the next sweep sees a row whose insert has not been committed, and
  * a row that was changed since the snapshot is not deleted.  A reader's share has no lifetime
  * of its own: the sweep deletes it only if its instance has ended.
  */
-void
-entry_sweep(LockTables *tables, TableId in)
+static void
+sweep_table(LockTables *tables, TableId in)
 {
 	KeyedTable *table = &tables->table[in];
 	const Entry *e = &tables->entry[in];
@@ -580,4 +754,26 @@ entry_sweep(LockTables *tables, TableId in)
 			(void) keyed_delete(table);
 	}
 	table_endscan(scan);
+}
+
+/*
+ * entries_sweep --- see table_int.h
+ *
+ * If another session has locked a table, the rows there are still to be known.
+ */
+void
+entries_sweep(LockTables *tables)
+{
+	bool		all = true;
+
+	sweep_table(tables, IN_ROWS);
+	for (TableId in = IN_SHARES; in < IN_COUNT; in++)
+	{
+		if (tables_have(tables, in))
+			sweep_table(tables, in);
+		else
+			all = all && tables->trouble.fault != TABLE_BLOCKED;
+	}
+	if (all)
+		lifetime_forget_ended();
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * requests.c
- *	  Requests to the table worker in shared memory; see requests.h.
+ *	  Requests to the table worker in shared memory; see table_int.h.
  *
  * There is an array of requests, one for each backend process and the last one for
  * the watchdog, and a pool of operations in which each request has its part.  The
@@ -23,7 +23,7 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 
-#include "store/table/requests.h"
+#include "store/table/table_int.h"
 
 /* The value of "worker" if there is none. */
 #define NO_WORKER			0

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * table_int.h
- *	  Internals of the table worker: the tables, their rows, and the operations on them.
+ *	  Internals of table mode: the requests of sessions and the watchdog; and the tables,
+ *	  their rows, and the operations on them.
  *
- * Only the files of the worker use it, inside a transaction.
+ * But for the requests, only the files of the worker use it, inside a transaction.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -21,10 +22,182 @@
 #include "access/relscan.h"
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"
+#include "port/atomics.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
-#include "store/table/requests.h"
+#include "store/store.h"
+
+/*
+ * Why the table worker could not carry out an operation.  Plain data in shared memory: the
+ * worker writes it, and the process that submitted the request reads it.
+ */
+typedef enum TableFault
+{
+	TABLE_FAULT_NONE,
+	TABLE_NO_DATABASE,
+	TABLE_NO_EXTENSION,
+	TABLE_WRONG_FORM,			/* of the tables, or the wrong encoding */
+	TABLE_OLD_EXTENSION,		/* a version without the table in question */
+	TABLE_BLOCKED,				/* by an open transaction */
+	TABLE_ERROR					/* any other error that PostgreSQL has raised */
+} TableFault;
+
+typedef struct TableTrouble
+{
+	TableFault	fault;			/* TABLE_FAULT_NONE: none */
+	int			sqlstate;
+	char		detail[256];
+} TableTrouble;
+
+/*
+ * Set the fault, its SQLSTATE and its detail.  With TABLE_ERROR the SQLSTATE is that of an
+ * internal error, unless the caller sets another one afterwards.
+ */
+extern void table_trouble_set(TableTrouble *trouble, TableFault fault,
+							  const char *format,...) pg_attribute_printf(3, 4);
+
+/* The hint that goes with a fault: static text, or NULL. */
+extern const char *table_trouble_hint(TableFault fault);
+
+/* ----------
+ * requests.c: Requests of sessions and the watchdog to the table worker, and its answers.
+ *
+ * Each process has one request in shared memory: plain data, no pointers.  The
+ * process fills it and submits it; the worker takes it, carries it out and
+ * answers it.  The state alone decides which process may do what:
+ *
+ * 	 FREE --submit--> SUBMITTED --take--> TAKEN --answer--> DONE --free--> FREE
+ * 						  |                 |
+ * 						  +--withdraw       +--withdraw--> ABANDONED
+ * 						  |  (never ran)	   (may have run)	|
+ * 						  v                                     |
+ * 						 FREE <-----------answer----------------+
+ *
+ * A request that is withdrawn before the worker takes it never runs.  The worker
+ * carries out one batch of requests after the other, so a request that is submitted
+ * after an abandoned one is carried out after it.
+ *
+ * Nothing in here waits or raises an error, and only a starting worker allocates
+ * memory.
+ * ----------
+ */
+
+/* The operations that fit into one request; larger batches are submitted in pieces. */
+#define REQUEST_ROOM			4
+#define REQUEST_ROOM_WATCHDOG	256
+
+typedef enum RequestState
+{
+	REQUEST_FREE,
+	REQUEST_SUBMITTED,
+	REQUEST_TAKEN,
+	REQUEST_DONE,
+	REQUEST_ABANDONED
+} RequestState;
+
+/* An operation in shared memory, with the texts that it points to elsewhere. */
+typedef struct TableOp
+{
+	StoreOp		op;				/* its pointers are NULL */
+	int			text_len;
+	char		name[LR_NAME_MAX];
+	char		text[LR_OWNER_MAX]; /* owner_text, or the digest of a token */
+} TableOp;
+
+typedef struct TableRequest
+{
+	pg_atomic_uint32 state;		/* RequestState */
+	int			client;			/* proc number of the process to wake */
+	int			first_op;		/* index of its first operation in the pool */
+	int			room;
+	int			nops;
+
+	TableTrouble trouble;		/* of the last operation that had any */
+} TableRequest;
+
+/*
+ * The requests that have changed a count, and the transactions that did it; used by
+ * table_counts.c alone.
+ */
+#define TABLE_TICKETS		8192
+
+typedef struct TableTicket
+{
+	uint64		owner;			/* 0 = none */
+	TransactionId done_by;
+	TransactionId undone_by;
+} TableTicket;
+
+typedef struct TableTickets
+{
+	uint32		next;
+	TableTicket ticket[TABLE_TICKETS];
+} TableTickets;
+
+extern Size requests_shmem_size(void);
+extern void requests_shmem_init(void);
+
+/* ---- for the process that submits a request ---- */
+
+/* The request of this process: free, or still abandoned. */
+extern TableRequest *request_open(bool watchdog);
+extern RequestState request_state(TableRequest *request);
+
+/* Write operation i of a free request; the caller sets nops. */
+extern void request_put_op(TableRequest *request, int i, const StoreOp *op);
+extern void request_submit(TableRequest *request);
+
+/*
+ * Withdraw the request.  True: it never ran.  False: it may have run, and if its state is
+ * REQUEST_DONE now, it has.
+ */
+extern bool request_withdraw(TableRequest *request);
+
+/* Copy the results of operation i of a request that is DONE, and return its outcome. */
+extern StoreOutcome request_get_answer(TableRequest *request, int i, StoreOp *op);
+
+/* Called when the answers have been read. */
+extern void request_free(TableRequest *request);
+
+/* Is there a worker that takes requests? */
+extern bool requests_have_worker(void);
+
+/* A number that changes when a worker starts, and when it finds the tables (again). */
+extern uint32 requests_epoch(void);
+
+/* ---- for the worker ---- */
+
+/* The most operations that all requests together can have. */
+extern int	requests_max_ops(void);
+
+extern void requests_worker_enter(void);
+extern void requests_worker_leave(void);
+extern void requests_new_epoch(void);
+
+/*
+ * Note whether the worker is connecting to its database.  Returns what was noted before: true
+ * at the start of a worker says that the last one ended while it was connecting.
+ */
+extern bool requests_set_connecting(bool connecting);
+
+/* Has a request been submitted since the last call? */
+extern bool requests_wanted(void);
+
+/* Take all requests that were submitted.  The array is valid until the next call. */
+extern TableRequest **requests_take(int *n);
+
+extern TableTickets *requests_tickets(void);
+
+/*
+ * Read operation i of a request that was taken, whose texts stay in the request; store its
+ * results.
+ */
+extern void request_take_op(TableRequest *request, int i, StoreOp *op);
+extern void request_put_results(TableRequest *request, int i, const StoreOp *op);
+
+/* Called when all its operations have outcomes: wakes the process that submitted it. */
+extern void request_answer(TableRequest *request);
 
 /* ----------
  * keyed_table.c: A table with a unique key of text columns, read and written without waiting
@@ -142,7 +315,7 @@ typedef struct TableFields
 
 extern const TableFields table_fields[IN_COUNT];
 
-/* The instance that a row belongs to; see lifetime.c. */
+/* The instance that a row belongs to. */
 typedef enum EntryOf
 {
 	OF_NOBODY,
@@ -163,7 +336,7 @@ typedef struct Entry
 								 * was set */
 	int64		lease_ms;
 	TimestampTz until;
-	uint64		remembered;		/* its number in lifetime.c; 0: none */
+	uint64		remembered;		/* the number of its lifetime; 0: none */
 	int64		left_ms;		/* for how long it still counts; 0: it does not, or
 								 * is not there */
 } Entry;
@@ -235,6 +408,16 @@ extern Entry *entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kin
 extern void shares_begin(LockTables *tables, const StoreOp *op);
 extern Entry *shares_next(LockTables *tables, KindId kind);
 
+/* Insert a share of the key.  "keep": it outlives this server. */
+extern void share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner,
+						 bool keep);
+
+/* Delete all shares of the key of one kind, up to one that is blocked; the outcome is set. */
+extern void shares_drop(LockTables *tables, StoreOp *op, KindId kind);
+
+/* A digest of an owner, to be added to those of others. */
+extern uint64 shares_hash(const char *owner);
+
 /* Make it a new entry of this owner.  "keep": it outlives this server. */
 extern void entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep);
 
@@ -253,7 +436,7 @@ extern bool entry_extend(LockTables *tables, TableId in, StoreOp *op);
 extern bool entry_delete(LockTables *tables, TableId in, StoreOp *op);
 
 /* Delete the rows that lockredis did not write, and those that no longer count. */
-extern void entry_sweep(LockTables *tables, TableId in);
+extern void entries_sweep(LockTables *tables);
 
 /* Find the row of the key.  Does this owner have it?  Does a token? */
 extern Entry *row_find(LockTables *tables, StoreOp *op);
@@ -274,10 +457,8 @@ entry_is_shared(const Entry *e)
 	return e->of == OF_US && strcmp(e->owner, SHARED_OWNER) == 0;
 }
 
-/* ----------
- * lifetime.c: Until when an entry counts.
- *
- * That depends on its instance:
+/*
+ * Until when an entry counts depends on its instance:
  *
  * - this one: a session of this server took the lock.  The row counts on lr_now()'s clock,
  * 	 which never jumps, for one lease from when it was last written.  The table worker
@@ -289,22 +470,14 @@ entry_is_shared(const Entry *e)
  * - another one: that instance has ended, and its locks with it.  The row does not count.
  *
  * The next owner may overwrite a row that no longer counts, and the sweep deletes it.
- * ----------
  */
 
 /* Called once, when the worker starts. */
 extern void lifetime_start(void);
 
-/* This instance as a value of the column.  Is another value the same? */
-extern Datum lifetime_instance(void);
-extern bool lifetime_is_own_instance(Datum value);
-
 /* The row with this number was written now, and counts for one lease.  Or forget it. */
 extern void lifetime_remember(uint64 number, int64 lease_ms);
 extern void lifetime_forget(uint64 number);
-
-/* The number of an owner's row; 0: the owner is not of this instance. */
-extern uint64 lifetime_owner_number(const char *owner);
 
 /*
  * The number of the row that the readers of a key share.  It counts for as long as the lease
@@ -312,58 +485,14 @@ extern uint64 lifetime_owner_number(const char *owner);
  */
 extern uint64 lifetime_shared_number(const char *name, int len);
 
-/* Forget the rows that no longer count. */
-extern void lifetime_forget_ended(void);
-
 /* For how many more milliseconds an entry counts; 0: it no longer does. */
 extern int64 lifetime_left_ms(const Entry *e);
 
 /* ----------
- * table_shares.c: Read locks: the row that the readers of a key share, and their own rows.
+ * table_counts.c: Numbers that are set from SQL: semaphores, latches, and how many permits
+ * there are; and which sessions and ids have one.
  * ----------
  */
-
-/* Operations of a read lock. */
-extern void read_create(LockTables *tables, StoreOp *op);
-extern void read_renew(LockTables *tables, StoreOp *op);
-extern void read_release(LockTables *tables, StoreOp *op);
-
-/* Insert a share of the key.  "keep": it outlives this server. */
-extern void share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner,
-						 bool keep);
-
-/* Delete all shares of the key of one kind, up to one that is blocked; the outcome is set. */
-extern void shares_drop(LockTables *tables, StoreOp *op, KindId kind);
-
-/* A digest of an owner, to be added to those of others. */
-extern uint64 shares_hash(const char *owner);
-
-/*
- * A text that changes whenever the owners of the row and of the key's shares do; empty: there
- * are no shares.
- */
-extern void shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size);
-
-/*
- * Called when a writer releases the row.  If its session also reads, the row is a reader's
- * from now on, and the outcome is set.  False: nobody reads.
- */
-extern bool shares_keep(LockTables *tables, StoreOp *op);
-
-/* ----------
- * table_counts.c: Numbers that are set from SQL: how many permits there are, semaphores and
- * latches.
- * ----------
- */
-
-/* Find the number of the key and this kind: 0 if there is none.  NULL: the outcome is set. */
-extern Entry *value_find(LockTables *tables, StoreOp *op, KindId kind);
-
-/*
- * Write the number that was found last.  A new one expires after op->lease_ms, or never if that
- * is 0; one that counts keeps its end.  False: the outcome is set.
- */
-extern bool value_write(LockTables *tables, StoreOp *op, int64 number);
 
 extern void semaphore_create(LockTables *tables, StoreOp *op);
 extern void semaphore_release(LockTables *tables, StoreOp *op);
@@ -373,11 +502,6 @@ extern void latch_count(LockTables *tables, StoreOp *op);
 extern void count_define(LockTables *tables, StoreOp *op);
 extern void count_value(LockTables *tables, StoreOp *op);
 
-/* ----------
- * table_permits.c: Permits: how many there are, and which sessions and ids have one.
- * ----------
- */
-
 extern void permit_create(LockTables *tables, StoreOp *op);
 extern void permit_renew(LockTables *tables, StoreOp *op);
 extern void permit_release(LockTables *tables, StoreOp *op);
@@ -385,12 +509,10 @@ extern void permit_define(LockTables *tables, StoreOp *op);
 extern void permit_value(LockTables *tables, StoreOp *op);
 
 /*
- * For a key without a row: describe who has permits of it; delete these permits, if the digest
- * of their owners is still the one that the operation names.  Results are set only if there are
+ * For a key without a row: describe who has permits of it.  Results are set only if there are
  * permits, or if another session has locked the tables.
  */
 extern void permits_inspect(LockTables *tables, StoreOp *op);
-extern void permits_force(LockTables *tables, StoreOp *op);
 
 /* ----------
  * table_conditions.c: Waits for conditions of locks, in the memory of the table worker.
@@ -420,8 +542,5 @@ extern void rows_execute(LockTables *tables, StoreOp *op);
  * memory.
  */
 extern void rows_committed(StoreOp *op);
-
-/* Delete rows that no longer count. */
-extern void rows_sweep(LockTables *tables);
 
 #endif							/* LR_TABLE_INT_H */

@@ -3,14 +3,27 @@
  * table_rows.c
  *	  What each operation does to the rows of the tables.
  *
- * An operation finds the entry of its key, checks whether it counts (lifetime.c) and
- * who owns it, and writes it without waiting for other transactions
- * (entries.c).  The table at the end says which function carries out each operation of each
- * kind of lock.
+ * An operation finds the entry of its key, checks whether it counts and who owns it, and
+ * writes it without waiting for other transactions (entries.c).  The table at the end says
+ * which function carries out each operation of each kind of lock.
  *
  * With synchronous_commit off a crash may undo the last commits.  That does not matter for
  * locks that end with the server.  But no fencing token may be given out twice, and a key that
  * is to stay locked has to: such commits are flushed.
+ *
+ * A locked key has one row in redis_lock_rows, which excludes all other owners.  The readers of
+ * a key share that row: its owner is "readers", its hold_count is their number, and it
+ * counts for as long as the longest of their leases.  Each reader also has a row in
+ * redis_lock_shares, which says that it still has its lock.  If a session has the write
+ * lock and also reads, it has a share, and the row is the writer's.
+ *
+ * A share counts only while the row does.  When the row expires, another owner can take the
+ * key.  Whoever creates the row again deletes the remaining shares, so the
+ * former readers find that they have lost their locks.
+ *
+ * Both tables are written in one transaction.  An operation looks for both rows before it
+ * writes one.  If another transaction is changing the second row nevertheless, an error undoes
+ * the change of the first.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -79,6 +92,196 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
 	tables->wrote = false;
 	op->fence = token;
 	return true;
+}
+
+/* ----------
+ * Readers
+ * ----------
+ */
+
+/*
+ * shares_digest --- a text that changes whenever the owners of the row and of the key's shares
+ * do; empty: there are no shares
+ */
+static void
+shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
+{
+	char		owner[LR_OWNER_MAX];
+	const Entry *share;
+	uint64		sum;
+	int			n = 0;
+
+	row_tell_owner(&tables->entry[IN_ROWS], owner);
+	sum = shares_hash(owner);
+	shares_begin(tables, op);
+	for (; (share = shares_next(tables, KIND_READ)) != NULL; n++)
+		sum += shares_hash(share->owner);
+	if (n > 0)
+		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
+	else
+		out[0] = '\0';
+}
+
+static uint64
+shared_number(const StoreOp *op)
+{
+	return lifetime_shared_number(op->name, op->name_len);
+}
+
+/*
+ * make_shared --- make the key's row that of so many readers
+ *
+ * False: another transaction is changing the row; the outcome is set.
+ */
+static bool
+make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
+{
+	Entry	   *row = &tables->entry[IN_ROWS];
+
+	entry_renew(row, SHARED_OWNER, lease_ms, false);
+	row->holds = readers;
+	if (!entry_put(tables, IN_ROWS, op))
+		return false;
+	lifetime_forget(shared_number(op));
+	return true;
+}
+
+/*
+ * change_readers --- add to the number of readers, and lengthen the lease to that of a new one
+ *
+ * If the row belongs to the reading session's own write lock, only its lease is lengthened, as
+ * in Redis.  False: another transaction is changing the row; the outcome is set.
+ */
+static bool
+change_readers(LockTables *tables, StoreOp *op, int by)
+{
+	Entry	   *row = &tables->entry[IN_ROWS];
+	bool		changed = by > 0 && entry_lengthen(row, op->lease_ms);
+
+	if (entry_is_shared(row))
+	{
+		row->holds += by;
+		changed = true;
+	}
+	return !changed || entry_put(tables, IN_ROWS, op);
+}
+
+/*
+ * shares_keep --- called when a writer releases the row: if its session also reads, the row is a
+ * reader's from now on, and the outcome is set; false: nobody reads
+ */
+static bool
+shares_keep(LockTables *tables, StoreOp *op)
+{
+	const Entry *share;
+	int64		lease_ms = 0;
+	int			readers = 0;
+
+	shares_begin(tables, op);
+	for (; (share = shares_next(tables, KIND_READ)) != NULL; readers++)
+		lease_ms = Max(lease_ms, share->lease_ms);
+
+	/* It counts for the longest lease from when it is read next, as after a restart. */
+	if (readers > 0)
+		(void) make_shared(tables, op, readers, lease_ms);
+	return readers > 0;
+}
+
+/*
+ * read_create --- take a read lock: beside other readers, under the session's own write lock,
+ * or as the first
+ */
+static void
+read_create(LockTables *tables, StoreOp *op)
+{
+	const Entry *row = row_find(tables, op);
+	char		owner[LR_OWNER_MAX];
+
+	if (row == NULL)
+		return;
+	if (row->left_ms != 0 && !entry_is_shared(row) &&
+		(op->beside == 0 || !row_is_of(row, op->beside)))
+	{
+		row_is_taken(row, op);
+		return;
+	}
+	if (row->left_ms != 0)
+	{
+		if (!change_readers(tables, op, 1))
+			return;
+	}
+	else
+	{
+		if (!make_shared(tables, op, 1, op->lease_ms))
+			return;
+		shares_drop(tables, op, KIND_READ);
+		lifetime_remember(shared_number(op), op->lease_ms);
+	}
+	(void) lr_owner_text(op->owner, owner);
+	share_insert(tables, op, KIND_READ, owner, false);
+}
+
+/*
+ * find_both --- the row of the key, and this reader's share of it; NULL: the outcome is set
+ *
+ * If this server has no row of the key, a remaining share is deleted.  If it has one that
+ * readers do not share, that belongs to the writer in the same session: no other owner can take
+ * the key before the reader's lease has ended.
+ */
+static const Entry *
+find_both(LockTables *tables, StoreOp *op)
+{
+	char		owner[LR_OWNER_MAX];
+	const Entry *share;
+	const Entry *row;
+
+	(void) lr_owner_text(op->owner, owner);
+	share = entry_find(tables, IN_SHARES, op, KIND_READ, owner);
+	row = share != NULL ? row_find(tables, op) : NULL;
+	if (row == NULL || (share->there && row->of == OF_US))
+		return row;
+	if (share->there && !entry_delete(tables, IN_SHARES, op))
+		return NULL;
+	op->outcome = STORE_GONE;
+	if (!entry_is_shared(row) && row->left_ms != 0)
+		row_tell_owner(row, op->holder);
+	return NULL;
+}
+
+/*
+ * read_renew --- lengthen the lease of the shared row, and that of the reader's share
+ */
+static void
+read_renew(LockTables *tables, StoreOp *op)
+{
+	const Entry *row = find_both(tables, op);
+
+	if (row == NULL)
+		return;
+	op->watch_ms = row->left_ms;
+	if (entry_extend(tables, IN_ROWS, op))
+		(void) entry_extend(tables, IN_SHARES, op);
+}
+
+/*
+ * read_release --- delete the share, and with the last one the row
+ */
+static void
+read_release(LockTables *tables, StoreOp *op)
+{
+	const Entry *row = find_both(tables, op);
+
+	if (row == NULL)
+		return;
+	if (entry_is_shared(row) && row->holds == 1)
+	{
+		if (!entry_delete(tables, IN_ROWS, op))
+			return;
+		lifetime_forget(shared_number(op));
+	}
+	else if (!change_readers(tables, op, -1))
+		return;
+	(void) entry_delete(tables, IN_SHARES, op);
 }
 
 /* ----------
@@ -225,42 +428,11 @@ told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size s
 }
 
 /*
- * any_force --- delete the row if its owner is still the one that the operation names
+ * tell_owners --- describe the lock or the permits of the key
  */
 static void
-any_force(LockTables *tables, StoreOp *op)
+tell_owners(LockTables *tables, StoreOp *op, const Entry *row)
 {
-	char		owner[LR_OWNER_MAX];
-	const Entry *row = row_find(tables, op);
-
-	if (row == NULL)
-		return;
-	op->outcome = STORE_GONE;
-	if (!row->there)
-	{
-		permits_force(tables, op);
-		return;
-	}
-	if (!told_digest(tables, op, row, owner, sizeof(owner)))
-		return;
-	if (owner[0] == '\0')
-		row_tell_owner(row, owner);
-	if (store_names_owner(op, owner) && entry_delete(tables, IN_ROWS, op) &&
-		tables->is_open[IN_SHARES])
-		shares_drop(tables, op, KIND_READ);
-}
-
-/*
- * any_inspect --- describe the lock or the permits of the key
- *
- * A row that an open transaction has inserted is not there yet.
- */
-static void
-any_inspect(LockTables *tables, StoreOp *op)
-{
-	const Entry *row = row_find(tables, op);
-
-	tables->trouble.fault = TABLE_FAULT_NONE;
 	op->outcome = STORE_OK;
 	op->value = STORE_VALUE_NONE;
 	if (row == NULL || row->left_ms == 0)
@@ -276,6 +448,42 @@ any_inspect(LockTables *tables, StoreOp *op)
 		return;
 	op->hold_count = row->holds;
 	row_tell_owner(row, op->holder);
+}
+
+/*
+ * any_inspect --- who has the key?
+ *
+ * A row that an open transaction has inserted is not there yet.
+ */
+static void
+any_inspect(LockTables *tables, StoreOp *op)
+{
+	const Entry *row = row_find(tables, op);
+
+	tables->trouble.fault = TABLE_FAULT_NONE;
+	tell_owners(tables, op, row);
+}
+
+/*
+ * any_force --- release the key if those still have it whom the operation names
+ */
+static void
+any_force(LockTables *tables, StoreOp *op)
+{
+	StoreOp		seen = *op;
+	const Entry *row = row_find(tables, op);
+
+	if (row == NULL)
+		return;
+	tell_owners(tables, &seen, row);
+	op->outcome = seen.outcome == STORE_OK ? STORE_GONE : seen.outcome;
+	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE ||
+		!store_names_owner(op, seen.digest[0] != '\0' ? seen.digest : seen.holder))
+		return;
+	if (row->left_ms == 0)
+		shares_drop(tables, op, KIND_PERMIT);
+	else if (entry_delete(tables, IN_ROWS, op) && tables->is_open[IN_SHARES])
+		shares_drop(tables, op, KIND_READ);
 }
 
 /* ----------
@@ -314,10 +522,10 @@ token_find(LockTables *tables, StoreOp *op)
 }
 
 /*
- * token_set --- lengthen its lease, or with a lease of 0 only look whether it counts
+ * token_renew --- lengthen its lease, or with a lease of 0 only look whether it counts
  */
 static void
-token_set(LockTables *tables, StoreOp *op)
+token_renew(LockTables *tables, StoreOp *op)
 {
 	if (token_find(tables, op) != NULL)
 		(void) entry_extend(tables, IN_ROWS, op);
@@ -376,7 +584,6 @@ await_nothing(LockTables *tables, StoreOp *op)
 
 static const RowOperation exclusive_operations[STORE_CALLS] = {
 	[STORE_CREATE] = exclusive_create,
-	[STORE_SET] = exclusive_renew,
 	[STORE_RELEASE] = exclusive_release,
 	[STORE_RENEW] = exclusive_renew,
 	[STORE_MINT] = exclusive_mint,
@@ -388,7 +595,6 @@ static const RowOperation *const lock_operations[] = {
 	[KIND_REENTRANT] = exclusive_operations,
 	[KIND_READ] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = read_create,
-		[STORE_SET] = read_renew,
 		[STORE_RELEASE] = read_release,
 		[STORE_RENEW] = read_renew,
 		[STORE_FORCE] = any_force,
@@ -411,12 +617,11 @@ static const RowOperation *const lock_operations[] = {
 	},
 	[KIND_TOKEN] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = token_create,
-		[STORE_SET] = token_set,
-		[STORE_RELEASE] = token_release
+		[STORE_RELEASE] = token_release,
+		[STORE_RENEW] = token_renew
 	},
 	[KIND_PERMIT] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = permit_create,
-		[STORE_SET] = permit_renew,
 		[STORE_RELEASE] = permit_release,
 		[STORE_RENEW] = permit_renew,
 		[STORE_FORCE] = any_force,
@@ -457,7 +662,7 @@ rows_execute(LockTables *tables, StoreOp *op)
 			op->store_ms = lr_now() / LR_US_PER_MS;
 		return;
 	}
-	operation = lock_operations[op->lock_kind][op->kind];
+	operation = lock_operations[op->lock_kind][op->kind == STORE_SET ? STORE_RENEW : op->kind];
 	kind = lr_kind(op->lock_kind);
 	op->outcome = STORE_REFUSED;
 	if (operation == NULL)
@@ -478,17 +683,4 @@ rows_committed(StoreOp *op)
 	if (op->lock_kind == KIND_CONDITION && op->kind < STORE_CALLS &&
 		op->outcome == STORE_OK)
 		condition_carry_out(op);
-}
-
-/*
- * rows_sweep --- see table_int.h
- */
-void
-rows_sweep(LockTables *tables)
-{
-	entry_sweep(tables, IN_ROWS);
-	for (TableId in = IN_SHARES; in < IN_COUNT; in++)
-		if (tables_have(tables, in))
-			entry_sweep(tables, in);
-	lifetime_forget_ended();
 }

@@ -37,7 +37,7 @@
 #include "stats.h"
 #include "store/batch.h"
 #include "store/nodes.h"
-#include "store/table/requests.h"
+#include "store/table/table_int.h"
 
 /* How often to look for the answer where the latch may not be used (us). */
 #define POLL_MIN			50L

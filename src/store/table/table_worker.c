@@ -45,7 +45,6 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/nodes.h"
-#include "store/table/requests.h"
 #include "store/table/table_int.h"
 #include "watchdog/watchdog.h"
 
@@ -207,7 +206,7 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 			for (int i = 0; i < njobs; i++)
 				execute_job(tables, &job[i]);
 			if (njobs == 0)
-				rows_sweep(tables);
+				entries_sweep(tables);
 			commit_tables(tables);
 			for (int i = 0; i < njobs; i++)
 				rows_committed(&job[i].op);

@@ -29,7 +29,6 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "store/table/requests.h"
 #include "store/table/table_int.h"
 
 const TableFields table_fields[IN_COUNT] = {

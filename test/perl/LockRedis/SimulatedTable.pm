@@ -74,7 +74,7 @@ sub tables { return sort keys %columns; }
 sub _link_real
 {
 	my ($dir) = @_;
-	my @wrapped = qw(clock_gettime GetCurrentTimestamp rows_sweep keyed_find keyed_next_of_group
+	my @wrapped = qw(clock_gettime GetCurrentTimestamp entries_sweep keyed_find keyed_next_of_group
 	  keyed_insert keyed_update keyed_delete);
 	my ($headers) = run_command([ $ENV{PG_CONFIG} || 'pg_config', '--includedir-server' ]);
 	my ($needed) = run_command([ 'objdump', '-p', "$top/lockredis.so" ]);

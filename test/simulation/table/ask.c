@@ -25,7 +25,7 @@
 #include "kinds/kind.h"
 #include "names.h"
 #include "stats.h"
-#include "store/table/requests.h"
+#include "store/table/table_int.h"
 
 /* How often a session looks at its request, should nothing wake it. */
 #define LOOK_MS		1000
@@ -275,7 +275,7 @@ ask_to_sweep(void)
 	}
 }
 
-/* As in table_permits.c. */
+/* As in table_counts.c. */
 static void
 tell_digest(StringInfo out, const uint8 *id)
 {

@@ -84,8 +84,8 @@ share(void)
  * ----------
  */
 
-extern void __real_rows_sweep(LockTables *tables);
-extern void __wrap_rows_sweep(LockTables *tables);
+extern void __real_entries_sweep(LockTables *tables);
+extern void __wrap_entries_sweep(LockTables *tables);
 extern KeyedFound __real_keyed_find(KeyedTable *table, const Datum *keys);
 extern KeyedFound __wrap_keyed_find(KeyedTable *table, const Datum *keys);
 extern bool __real_keyed_next_of_group(KeyedTable *table);
@@ -100,10 +100,10 @@ extern bool __real_keyed_delete(KeyedTable *table);
 extern bool __wrap_keyed_delete(KeyedTable *table);
 
 void
-__wrap_rows_sweep(LockTables *tables)
+__wrap_entries_sweep(LockTables *tables)
 {
 	if (told->sweeps)
-		__real_rows_sweep(tables);
+		__real_entries_sweep(tables);
 }
 
 /* As in models/keyed_table.c. */
