@@ -48,6 +48,7 @@ static Place place[REDIS_NODES];
 static bool lent[REDIS_NODES];	/* a connection by another name may be there */
 static Found found[SIM_MAX_SERVERS][REDIS_NODES];
 static bool looks[SIM_MAX_PROCS];
+static bool beside[SIM_MAX_PROCS];	/* another process has found something meanwhile */
 
 void
 names_reset(void)
@@ -56,6 +57,7 @@ names_reset(void)
 	memset(lent, 0, sizeof(lent));
 	memset(found, 0, sizeof(found));
 	memset(looks, 0, sizeof(looks));
+	memset(beside, 0, sizeof(beside));
 	for (int i = 0; i < REDIS_NODES; i++)
 		place[i].node = i;
 }
@@ -203,9 +205,13 @@ void
 names_looks(void)
 {
 	looks[sim_slot()] = true;
+	beside[sim_slot()] = false;
 }
 
-/* Only a row whose last look found the server keeps others from it. */
+/*
+ * Only a row whose last look found the server keeps others from it.  Of two that have looked at
+ * the same time nobody knows which was the last, whoever comes here first.
+ */
 void
 names_found(int row, const char *run_id, bool good)
 {
@@ -215,9 +221,12 @@ names_found(int row, const char *run_id, bool good)
 	looks[sim_slot()] = false;
 	if (row < 0)
 		return;
-	f[row].unsure = false;
+	f[row].unsure = beside[sim_slot()];
 	for (int i = 0; i < SIM_MAX_PROCS; i++)
+	{
 		f[row].unsure |= looks[i];
+		beside[i] |= looks[i];
+	}
 	snprintf(f[row].run_id, sizeof(f[row].run_id), "%s", good ? run_id : "");
 	for (int i = 0; i < sim_config.masters; i++)
 	{
