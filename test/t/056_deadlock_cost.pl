@@ -1,7 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
-# What the search for deadlocks costs, and that one search a key, by whichever
-# of its waiters, finds the cycles of all of them (src/session/deadlock.c).
+# What the search for deadlocks costs, and that one search a key, by whichever of its waiters, finds
+# the cycles of all of them (src/session/deadlock.c).  (That whoever is suspected searches is the
+# simulator's: its mutant never_suspected.)
 #
 # Costs are counted, not timed: the server says at DEBUG1 how many processes a
 # search came to, how often it looked into PostgreSQL's lock manager, and how much
@@ -203,31 +204,6 @@ sub close_cycle
 	my ($holder) = @_;
 
 	return $holder->start('UPDATE t SET n = 0 WHERE id = 2');
-}
-
-# The search of another one comes to it; it looks itself, and only it ends.
-{
-	my $first = searcher('20ms');
-	my $second = searcher('5s');
-	my $holder = $node->session;
-
-	begin_cycle($holder, $second, 'told');
-	$first->start("SELECT redis_lock('told')");
-	$node->wait_for_waiters('told', 1);
-	$node->log_since_here;
-	$second->start("SELECT redis_lock('told')");
-	$node->wait_for_waiters('told', 2);
-	close_cycle($holder);
-	is_victim($second, 'a waiter to whom the search of another one came');
-	wait_for_search('the search that came to it',
-		sub { $_[0]{pid} == $first->pid && $_[0]{suspects} == 1 });
-	ok($first->is_running, 'who is in no cycle waits on');
-	$second->query('ROLLBACK');
-	$holder->wait(30);
-	$holder->query('COMMIT');
-	is($first->wait(30)->error, undef, 'and gets the lock');
-	$first->query("SELECT redis_unlock('told')");
-	$_->quit foreach $first, $second, $holder;
 }
 
 # Told or not: nobody ends before it has waited for its own deadlock_timeout.

@@ -22,10 +22,8 @@ LockRedis::Topic::HandoverRaces - what the tests of hand-over races have in comm
 
 =head1 DESCRIPTION
 
-start_servers makes a Redis ($redis) behind a proxy ($proxy) and two servers of it:
-$patient, whose requests may be held for a minute, and $brisk, whose requests run
-out of time.  The functions speak of $node, which is the patient one until a test says
-otherwise.
+start_servers makes a Redis ($redis) behind a proxy ($proxy) and a server of it ($node), whose
+requests may be held for a minute.
 
 =cut
 
@@ -36,42 +34,22 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Wait qw(limit);
 
-our @EXPORT = qw($redis $proxy $patient $brisk $node start_servers sessions
-  end_of leave hand_to_stopped let_watch granted got rest_in_order);
+our @EXPORT = qw($redis $proxy $node start_servers sessions end_of hand_to_stopped let_watch
+  granted got rest_in_order);
 
-our ($redis, $proxy, $patient, $brisk, $node);
+our ($redis, $proxy, $node);
 my $counters = qr/^redisson_lock_token:/;
 
 sub start_servers
 {
-	my %lease = ('lockredis.lease' => '10min');
-
-	$redis = LockRedis::Redis->new;
-	$proxy = LockRedis::Proxy->new($redis);
-
-	# Requests that are held must not run out of time ...
-	$patient = LockRedis::Node->create(
-		'patient',
-		url => $proxy->url,
+	($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
+		'main',
 		settings => {
-			%lease,
+			'lockredis.lease' => '10min',
 			'lockredis.connect_timeout' => '30s',
 			'lockredis.command_timeout' => '60s'
 		});
-
-	# ... except here.
-	$brisk = LockRedis::Node->create(
-		'brisk',
-		url => $proxy->url,
-		settings => {
-			%lease,
-			'lockredis.connect_timeout' => limit(5) . 's',
-			'lockredis.command_timeout' => limit(5) . 's'
-		});
-	$_->wait_for_up foreach $patient, $brisk;
-	$node = $patient;
 	return;
 }
 
@@ -93,19 +71,7 @@ sub end_of
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$_->quit foreach @sessions;
-	return nothing_left(
-		[ $patient, $brisk ],
-		$redis,
-		keys => $counters,
-		name => "$name: nothing is left");
-}
-
-# Where a key was subscribed to, which ends after seconds: what is left is looked
-# at in the end.
-sub leave
-{
-	$_->quit foreach @_;
-	return;
+	return nothing_left($node, $redis, keys => $counters, name => "$name: nothing is left");
 }
 
 # From one to two, which is stopped.  On return two has been handed the lock and
