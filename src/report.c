@@ -22,6 +22,12 @@
 #include "settings.h"
 #include "stats.h"
 
+static char *
+shown(const LrName *name)
+{
+	return lr_name_to_show(name->data, name->len);
+}
+
 /*
  * failure_message --- the primary message for the outcome of a request
  */
@@ -79,8 +85,8 @@ report_wrong_number(const LrName *name, const StoreOp *op)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a %s",
-					lr_name_to_show(name->data, name->len), lr_kind(op->lock_kind)->name),
+			 errmsg("key \"%s\" does not hold a %s", shown(name),
+					lr_kind(op->lock_kind)->name),
 			 op->value == STORE_VALUE_TOKEN ?
 			 errdetail("It holds a string that is no number.") :
 			 errdetail("It holds a value of type %s.",
@@ -97,13 +103,11 @@ report_wrong_number(const LrName *name, const StoreOp *op)
 void
 report_wrong_type(const LrName *name, const StoreOp *op)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	if (lr_is_number(op->lock_kind))
 		report_wrong_number(name, op);
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a %s lock", shown,
+			 errmsg("key \"%s\" does not hold a %s lock", shown(name),
 					lr_kind(op->lock_kind)->name),
 			 op->value != STORE_VALUE_TOKEN ?
 			 errdetail("It holds a value of type %s.",
@@ -124,8 +128,8 @@ report_held_otherwise(const LrName *name, KindId wanted, KindId other)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a %s lock",
-					lr_name_to_show(name->data, name->len), lr_kind(wanted)->name),
+			 errmsg("key \"%s\" does not hold a %s lock", shown(name),
+					lr_kind(wanted)->name),
 			 errdetail("It holds a %s lock of a session of this server.",
 					   lr_kind(other)->name),
 			 errhint("Use another key.")));
@@ -136,8 +140,7 @@ report_has_other_kind(const LrName *name, KindId has, KindId wanted)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("cannot take the %s lock \"%s\"", lr_kind(wanted)->name,
-					lr_name_to_show(name->data, name->len)),
+			 errmsg("cannot take the %s lock \"%s\"", lr_kind(wanted)->name, shown(name)),
 			 errdetail("This session has the %s lock of that key, and would wait for itself.",
 					   lr_kind(has)->name),
 			 (lr_kind(wanted)->beside & KIND_BIT(has)) != 0 ?
@@ -153,7 +156,7 @@ report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has)
 			(errcode(elevel >= ERROR ?
 					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
 			 errmsg("you don't own the Redis %s lock \"%s\"", lr_kind(kind)->name,
-					lr_name_to_show(name->data, name->len)),
+					shown(name)),
 			 errhint("You have its %s lock.", lr_kind(has)->name)));
 }
 
@@ -172,11 +175,9 @@ report_late(void)
 void
 report_missing(const LrName *name, KindId kind)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
-			 errmsg("number of permits of \"%s\" is not defined", shown),
+			 errmsg("number of permits of \"%s\" is not defined", shown(name)),
 			 errhint("Call %s to define it.", lr_kind(kind)->made_by)));
 }
 
@@ -186,8 +187,7 @@ report_not_held(int elevel, const LrName *name)
 	ereport(elevel,
 			(errcode(elevel >= ERROR ?
 					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
-			 errmsg("you don't own the Redis lock \"%s\"",
-					lr_name_to_show(name->data, name->len))));
+			 errmsg("you don't own the Redis lock \"%s\"", shown(name))));
 }
 
 /*
@@ -197,24 +197,15 @@ report_not_held(int elevel, const LrName *name)
 char *
 lost_reason_text(LostReason reason, const char *taken_by)
 {
-	switch (reason)
-	{
-		case LOST_NOT:
-			break;
-		case LOST_EXPIRED:
-			return pstrdup("expired");
-		case LOST_DELETED:
-			return pstrdup("deleted");
-		case LOST_FORCED:
-			return pstrdup("forced");
-		case LOST_MOVED:
-			return pstrdup("moved");
-		case LOST_WAITING:
-			return pstrdup("waiting");
-		case LOST_TAKEN:
-			return psprintf("taken by %s", lr_owner_to_show(taken_by));
-	}
-	return NULL;
+	static const char *const reasons[] = {
+		[LOST_EXPIRED] = "expired",[LOST_DELETED] = "deleted",[LOST_FORCED] = "forced",
+		[LOST_MOVED] = "moved",[LOST_WAITING] = "waiting"
+	};
+
+	if (reason == LOST_NOT)
+		return NULL;
+	return reason == LOST_TAKEN ? psprintf("taken by %s", lr_owner_to_show(taken_by)) :
+		pstrdup(reasons[reason]);
 }
 
 /*
@@ -248,11 +239,9 @@ lost_detail(const HoldView *view)
 void
 report_lost(int elevel, const LrName *name, const HoldView *view)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	ereport(elevel,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("the lock \"%s\" was lost", shown),
+			 errmsg("the lock \"%s\" was lost", shown(name)),
 			 lost_detail(view)));
 }
 
@@ -266,11 +255,9 @@ code_of_loss(LossLevel level)
 void
 report_lost_used(const LrName *name, const HoldView *view, LossLevel level)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	ereport(ERROR,
 			(code_of_loss(level),
-			 errmsg("the lock \"%s\" was lost", shown),
+			 errmsg("the lock \"%s\" was lost", shown(name)),
 			 lost_detail(view),
 			 level == LOSS_OF_XACT ?
 			 errhint("Another client may hold it by now.  Start the transaction again.") :
@@ -281,11 +268,9 @@ report_lost_used(const LrName *name, const HoldView *view, LossLevel level)
 void
 report_lost_meanwhile(const LrName *name, const HoldView *view)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("the lock \"%s\" was lost before all of the locks were taken", shown),
+			 errmsg("the lock \"%s\" was lost before all of the locks were taken", shown(name)),
 			 lost_detail(view),
 			 errhint("Nothing was taken.  Start the statement again.")));
 }
@@ -310,12 +295,10 @@ hint_of_refusal(LossLevel level, const char *unlock)
 void
 report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 {
-	char	   *shown = lr_name_to_show(name->data, name->len);
-
 	if (view->state == HOLD_HELD)
 		ereport(ERROR,
 				(code_of_loss(level),
-				 errmsg("could not commit because the lease of the lock \"%s\" is about to end", shown),
+				 errmsg("could not commit because the lease of the lock \"%s\" is about to end", shown(name)),
 				 errdetail("It could not be renewed in time."),
 				 level == LOSS_OF_XACT ?
 				 errhint("Start the transaction again.") :
@@ -323,7 +306,7 @@ report_commit_refused(const LrName *name, const HoldView *view, LossLevel level)
 						 lr_kind(view->kind)->unlock)));
 	ereport(ERROR,
 			(code_of_loss(level),
-			 errmsg("could not commit because the lock \"%s\" was lost", shown),
+			 errmsg("could not commit because the lock \"%s\" was lost", shown(name)),
 			 lost_detail(view),
 			 hint_of_refusal(level, lr_kind(view->kind)->unlock)));
 }
