@@ -30,74 +30,32 @@ local function give_back()
   return told
 end
 
-local kind = redis.call('TYPE', KEYS[1]).ok
-local value = kind == 'string' and redis.call('STRLEN', KEYS[1]) <= 1024
-  and redis.call('GET', KEYS[1])
-if value and #value <= 20 and string.find(value, '^%-?%d+$') then
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local permits = ARGV[5] .. ':timeout'
-  local had = redis.pcall('ZCOUNT', permits, '(' .. now, '+inf')
-  if type(had) == 'number' and had < 10000 then
-    had = redis.pcall('ZRANGEBYSCORE', permits, '(' .. now, '+inf')
-  elseif type(had) == 'number' then
-    had = {had}
-  end
-  if had.err and not string.find(had.err, 'WRONGTYPE', 1, true) then
-    return had
-  end
-  if not had.err and #had > 0 then
-    table.sort(had)
-    if redis.sha1hex(table.concat(had)) ~= ARGV[3] then
-      return -1
-    end
-    local n = redis.call('ZCARD', permits)
-    redis.call('DEL', permits)
-    return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
-  end
+-- needs: describe
+
+local seen, unseen = describe(KEYS[1], ARGV[5])
+if unseen then
+  return unseen
 end
-if value then
-  if redis.call('PTTL', KEYS[1]) < 0 or redis.sha1hex(value) ~= ARGV[3] then
-    return -1
-  end
+-- An owner may be empty, too; what is no lock has neither a count nor a digest.
+if (not seen[5] and seen[4] == '') or (seen[5] or seen[3]) ~= ARGV[3] then
+  return -1
+end
+if seen[6] then
+  local permits = ARGV[5] .. ':timeout'
+  local n = redis.call('ZCARD', permits)
+  redis.call('DEL', permits)
+  return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
+end
+if seen[1] == 'string' or not seen[5] then
   return give_back()
 end
-if kind ~= 'hash' then
-  return -1
-end
 
-local mode = redis.call('HGET', KEYS[1], 'mode')
-local many = mode == 'read' and redis.call('HLEN', KEYS[1]) - 1
-if many and many >= 10000 then
-  -- Their timeouts end by themselves.
-  if redis.sha1hex(mode .. ' ' .. many) ~= ARGV[3] then
-    return -1
+-- The timeouts of very many readers end by themselves.
+for _, field in ipairs(tonumber(seen[4]) < 10000 and redis.call('HKEYS', KEYS[1]) or {}) do
+  local count = field ~= 'mode' and tonumber(redis.call('HGET', KEYS[1], field)) or 0
+  for i = math.min(count, 1000), 1, -1 do
+    redis.pcall('DEL', ARGV[5] .. ':' .. field .. ':rwlock_timeout:' .. i)
   end
-  redis.call('DEL', KEYS[1])
-  return tell(ARGV[4], '1')
 end
-if (mode == 'read' or mode == 'write') and redis.call('HLEN', KEYS[1]) <= 10000 then
-  local fields = redis.call('HKEYS', KEYS[1])
-  table.sort(fields)
-  if redis.sha1hex(mode .. ' ' .. table.concat(fields, ' ')) ~= ARGV[3] then
-    return -1
-  end
-  for _, field in ipairs(fields) do
-    local count = field ~= 'mode' and tonumber(redis.call('HGET', KEYS[1], field)) or 0
-    for i = math.min(count, 1000), 1, -1 do
-      redis.pcall('DEL', ARGV[5] .. ':' .. field .. ':rwlock_timeout:' .. i)
-    end
-  end
-  redis.call('DEL', KEYS[1])
-  return tell(ARGV[4], '1')
-end
-
-if redis.call('HLEN', KEYS[1]) ~= 1 then
-  return -1
-end
-local owner = redis.call('HKEYS', KEYS[1])[1]
--- needs: owner
-if owner ~= ARGV[3] then
-  return -1
-end
-return give_back()
+redis.call('DEL', KEYS[1])
+return tell(ARGV[4], '1')
