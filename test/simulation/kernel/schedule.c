@@ -273,7 +273,6 @@ draw_config(void)
 	if (c->masters > 0)
 		c->max_lease_ms = !c->rolling && sim_draw(2) != 0 && c->lease_ms < 9000 ? 9000 :
 			c->lease_ms;
-	c->least_lease_ms = c->lease_ms;
 	c->slow_table = (uint32_t) SIM_PICK(0, 0, 50, 400);
 	c->table_errors = (uint32_t) SIM_PICK(0, 2, 20);
 	c->strangers = (uint32_t) SIM_PICK(0, 10, 100);
@@ -307,6 +306,7 @@ draw_config(void)
 	for (int i = 0; i < c->nsessions; i++)
 		c->left[FIRST_SESSION + i] = statements;
 	meeting_draw();
+	c->least_lease_ms = c->lease_ms;
 }
 
 static bool
