@@ -125,8 +125,8 @@ failover_step_slots(void)
  * failover_step --- ask which node is the master, and apply what has changed
  *
  * If the master is not named any more, because some process doubts it, replies over the
- * present connection prove nothing.  Neither do they if it was named again before we
- * noticed: only a new connection confirms the master.
+ * present connection prove nothing: only a new one confirms the master.  The store does
+ * not name it again before the next step, so the doubt is seen here.
  */
 void
 failover_step(void)
@@ -155,8 +155,7 @@ failover_step(void)
 	now = lr_now();
 	if (epoch != failover.epoch)
 		failover_happened(epoch);
-	else if ((!named || !topology_is_confirmed()) &&
-			 renewals_is_connected(failover.id))
+	else if (!named && renewals_is_connected(failover.id))
 		failover_begin_anew();
 	else if (named && !failover.named && now - failover.retried_at >= RETRY_INTERVAL)
 	{
