@@ -67,11 +67,8 @@ static const struct
 	{losses_shmem_size, init_losses},
 	{stats_shmem_size, stats_shmem_init},
 	{node_shmem_size, node_shmem_init},
-	{addresses_shmem_size, addresses_shmem_init},
 	{topology_shmem_size, topology_shmem_init},
 	{cluster_shmem_size, cluster_shmem_init},
-	{masters_shmem_size, masters_shmem_init},
-	{current_shmem_size, current_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
 	{stores_shmem_size, stores_shmem_init}
 };

@@ -2,7 +2,7 @@
  *
  * batch.c
  *	  A batch under way: the state that every store keeps, and how it ends; see
- *	  batch.h.
+ *	  store.h.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -13,7 +13,7 @@
  */
 #include "lockredis.h"
 
-#include "store/batch.h"
+#include "store/store.h"
 
 /* This does not clear the buffers, as it is called for each lock. */
 static void
@@ -26,7 +26,7 @@ batch_clear_error(StoreBatch *batch)
 }
 
 /*
- * batch_start --- see batch.h
+ * batch_start --- see store.h
  *
  * It sets the results that are valid with every outcome; the others count only with the
  * outcome that they belong to.

@@ -1,7 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * cluster.c
- *	  Which node of a Redis Cluster has which slot, as all processes know it.
+ *	  In which slot of a Redis Cluster a key is, and which node has it, as all processes
+ *	  know it.
+ *
+ * The slot of a key is its CRC16 (XMODEM), modulo the number of slots.
  *
  * A slot is one atomic word with its epoch and its node, so a reader gets both as of the
  * same moment.  The addresses of the nodes are under the lock of the table of nodes, which
@@ -42,8 +45,7 @@ typedef struct ClusterShared
 
 	/* Only used by watchdogs; kept for the next one. */
 	int64		number[SLOT_COUNT];
-	int			nknown;
-	char		known[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
+	ClusterIds	known;
 
 	/* Written under the lock. */
 	pg_atomic_uint32 place;		/* lr_place of the map; 0: none */
@@ -86,6 +88,65 @@ cluster_shmem_init(void)
 }
 
 /* ----------
+ * Slots of keys
+ * ----------
+ */
+
+/*
+ * We compute four bits at a time: a table of 16 entries stays in the cache, one of 256
+ * may not.
+ */
+static const uint16 crc_table[16] = {
+	0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+	0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef
+};
+
+static uint16
+slot_crc(const char *data, int len)
+{
+	uint16		crc = 0;
+
+	for (int i = 0; i < len; i++)
+	{
+		unsigned char c = data[i];
+
+		crc = (uint16) (crc << 4) ^ crc_table[(crc >> 12) ^ (c >> 4)];
+		crc = (uint16) (crc << 4) ^ crc_table[(crc >> 12) ^ (c & 0x0f)];
+	}
+	return crc;
+}
+
+int
+slot_of(const char *key, int len)
+{
+	const char *open = memchr(key, '{', len);
+
+	if (open != NULL)
+	{
+		const char *tag = open + 1;
+		const char *close = memchr(tag, '}', key + len - tag);
+
+		if (close != NULL && close > tag)
+			return slot_crc(tag, close - tag) % SLOT_COUNT;
+	}
+	return slot_crc(key, len) % SLOT_COUNT;
+}
+
+/*
+ * A derived name contains the whole name, in braces if it has no opening one, after
+ * words without braces.  So all derived names are in the same slot.
+ */
+bool
+slot_is_split(const char *name, int len)
+{
+	char		derived[LR_DERIVED_MAX];
+	int			slot = slot_of(name, len);
+
+	return slot != slot_of(derived, lr_channel_name(TOPIC_LOCK, name, len, NULL, derived)) ||
+		slot != slot_of(derived, lr_derived_name(NAME_COUNTER, name, len, NULL, derived));
+}
+
+/* ----------
  * Reading
  * ----------
  */
@@ -122,7 +183,8 @@ cluster_owner(int slot, uint32 *epoch)
 {
 	uint64		word = pg_atomic_read_u64(&shared->slot[slot]);
 
-	*epoch = SLOT_WORD_EPOCH(word);
+	if (epoch != NULL)
+		*epoch = SLOT_WORD_EPOCH(word);
 	return SLOT_WORD_ROW(word);
 }
 
@@ -144,7 +206,8 @@ cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation)
 	LWLockAcquire(cluster_lock, LW_SHARED);
 	is_its = pg_atomic_read_u32(&shared->place) == place;
 	*out = shared->node[row];
-	*generation = cluster_generation(row);
+	if (generation != NULL)
+		*generation = cluster_generation(row);
 	LWLockRelease(cluster_lock);
 	return is_its && out->used;
 }
@@ -229,7 +292,7 @@ cluster_forget_map(void)
 		pg_atomic_write_u64(&shared->slot[i], SLOT_WORD(epoch, CLUSTER_NO_NODE));
 	memset(shared->number, 0, sizeof(shared->number));
 	memset(shared->half_moved, 0, sizeof(shared->half_moved));
-	shared->nknown = 0;
+	shared->known.n = 0;
 	pg_atomic_write_u32(&shared->open_slots, SLOT_COUNT);
 	pg_atomic_write_u32(&shared->asked, 0);
 	cluster_end_change();
@@ -265,19 +328,16 @@ cluster_note_asked(void)
 	pg_atomic_write_u32(&shared->asked, 1);
 }
 
-int
-cluster_known(const char (**ids)[CLUSTER_ID_LEN + 1])
+const ClusterIds *
+cluster_known(void)
 {
-	*ids = shared->known;
-	return shared->nknown;
+	return &shared->known;
 }
 
 void
-cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n)
+cluster_know(const ClusterIds *ids)
 {
-	Assert(n <= CLUSTER_NODES_MAX);
-	memcpy(shared->known, ids, n * sizeof(shared->known[0]));
-	shared->nknown = n;
+	shared->known = *ids;
 }
 
 /*

@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * node.c
- *	  What all processes of this server know about the nodes of its stores.
+ *	  What all processes of this server know about the nodes of its stores, and the
+ *	  addresses that their host names resolved to.
  *
- * An array in shared memory.  Texts are under the first LWLock of the tranche
+ * Two arrays in shared memory.  Texts are under the first LWLock of the tranche
  * "lockredis"; the flags that are looked at before every request are atomics.
  * Nothing here does I/O but a warning, and nothing is called while the lock is held.
+ *
+ * That addresses are wanted is an atomic, too, since waiting processes set it again and
+ * again.  There are more entries for hosts than nodes; if all are in use, the one that
+ * was not used for longest is replaced.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -46,11 +51,24 @@ typedef struct NodeEntry
 	NodeStatus	status;
 } NodeEntry;
 
+typedef struct HostEntry
+{
+	char		host[LR_HOST_MAX];	/* empty: a free entry */
+	int			port;
+	pg_atomic_uint32 wanted;	/* WANT_xxx: why addresses are wanted */
+	pg_atomic_uint64 used_at;	/* when a process looked at it last */
+	NodeId		node;			/* node of the last request */
+	int			failures;
+	int64		concluded_at;
+	NodeAddresses addresses;
+} HostEntry;
+
 typedef struct NodeTable
 {
 	pg_atomic_uint32 place;		/* see node_get_place */
 	pg_atomic_uint32 silences;	/* number of silences that have ended */
 	NodeEntry	entry[NODE_MAX];
+	HostEntry	host[ADDRESSES_MAX];
 } NodeTable;
 
 static NodeTable *nodes = NULL;
@@ -108,6 +126,11 @@ node_shmem_init(void)
 		pg_atomic_init_u64(&e->reported_at, 0);
 		pg_atomic_init_u64(&e->usual_round_trip, 0);
 		pg_atomic_init_u32(&e->answered_place, 0);
+	}
+	for (int i = 0; i < ADDRESSES_MAX; i++)
+	{
+		pg_atomic_init_u32(&nodes->host[i].wanted, 0);
+		pg_atomic_init_u64(&nodes->host[i].used_at, 0);
 	}
 }
 
@@ -466,4 +489,190 @@ bool
 node_is_silent(NodeId node)
 {
 	return pg_atomic_read_u32(&nodes->entry[node].silent) != 0;
+}
+
+/* ----------
+ * Addresses of hosts: entries; lock held
+ * ----------
+ */
+
+static HostEntry *
+find_host(const char *host, int port)
+{
+	for (int i = 0; i < ADDRESSES_MAX; i++)
+		if (nodes->host[i].port == port && strcmp(nodes->host[i].host, host) == 0)
+			return &nodes->host[i];
+	return NULL;
+}
+
+static void
+clear_host(HostEntry *h)
+{
+	h->host[0] = '\0';
+	h->port = 0;
+	h->failures = 0;
+	h->concluded_at = 0;
+	memset(&h->addresses, 0, sizeof(NodeAddresses));
+	pg_atomic_write_u32(&h->wanted, 0);
+	pg_atomic_write_u64(&h->used_at, 0);
+}
+
+/*
+ * make_host --- use a free entry, or the one that was not used for longest
+ */
+static HostEntry *
+make_host(const char *host, int port)
+{
+	HostEntry  *oldest = &nodes->host[0];
+
+	for (int i = 1; i < ADDRESSES_MAX; i++)
+		if (pg_atomic_read_u64(&nodes->host[i].used_at) <
+			pg_atomic_read_u64(&oldest->used_at))
+			oldest = &nodes->host[i];
+	clear_host(oldest);
+	strlcpy(oldest->host, host, LR_HOST_MAX);
+	oldest->port = port;
+	return oldest;
+}
+
+/* ----------
+ * Addresses: for processes that connect
+ * ----------
+ */
+
+/*
+ * addresses_get --- see nodes.h
+ */
+bool
+addresses_get(const char *host, int port, NodeAddresses *out)
+{
+	HostEntry  *h;
+
+	memset(out, 0, sizeof(NodeAddresses));
+	LWLockAcquire(node_lock, LW_SHARED);
+	h = find_host(host, port);
+	if (h != NULL)
+	{
+		*out = h->addresses;
+		pg_atomic_write_u64(&h->used_at, (uint64) lr_now());
+	}
+	LWLockRelease(node_lock);
+	return out->count > 0;
+}
+
+/*
+ * addresses_want --- see nodes.h
+ */
+void
+addresses_want(NodeId node, const char *host, int port, uint32 why)
+{
+	HostEntry  *h;
+	uint32		before = why;
+	bool		found;
+
+	LWLockAcquire(node_lock, LW_SHARED);
+	h = find_host(host, port);
+	found = h != NULL;
+	if (found)
+		before = pg_atomic_fetch_or_u32(&h->wanted, why);
+	LWLockRelease(node_lock);
+
+	if (!found || (before & why) != why)
+	{
+		LWLockAcquire(node_lock, LW_EXCLUSIVE);
+		h = find_host(host, port);
+		if (h == NULL)
+			h = make_host(host, port);
+		h->node = node;
+		pg_atomic_fetch_or_u32(&h->wanted, why);
+		pg_atomic_write_u64(&h->used_at, (uint64) lr_now());
+		LWLockRelease(node_lock);
+		lr_wake_watchdog();
+	}
+}
+
+/* ----------
+ * Addresses: for the watchdog
+ * ----------
+ */
+
+/* Each round of the watchdog calls this, so it takes no lock if nothing is wanted. */
+bool
+addresses_wish(int number, AddressWish *out)
+{
+	HostEntry  *h = &nodes->host[number];
+
+	if (pg_atomic_read_u32(&h->wanted) == 0)
+		return false;
+	LWLockAcquire(node_lock, LW_SHARED);
+	strlcpy(out->host, h->host, LR_HOST_MAX);
+	out->port = h->port;
+	out->node = h->node;
+	out->why = pg_atomic_read_u32(&h->wanted);
+	out->known = h->addresses.count > 0;
+	out->failures = h->failures;
+	out->concluded_at = h->concluded_at;
+	LWLockRelease(node_lock);
+	return out->why != 0;
+}
+
+/*
+ * addresses_publish --- see nodes.h
+ *
+ * After a failure the addresses that were found before stay in use: they are better
+ * than none.  Requests that came meanwhile get the same answer.
+ */
+void
+addresses_publish(const AddressWish *wish, const NodeAddresses *found)
+{
+	HostEntry  *h;
+
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	h = find_host(wish->host, wish->port);
+	if (h != NULL)
+	{
+		if (found->count > 0 || h->addresses.count == 0)
+			h->addresses = *found;
+		h->failures = found->count > 0 ? 0 : h->failures + 1;
+		h->concluded_at = lr_now();
+		pg_atomic_write_u32(&h->wanted, 0);
+	}
+	LWLockRelease(node_lock);
+}
+
+void
+addresses_drop_wish(const AddressWish *wish)
+{
+	HostEntry  *h;
+
+	LWLockAcquire(node_lock, LW_SHARED);
+	h = find_host(wish->host, wish->port);
+	if (h != NULL)
+		pg_atomic_fetch_and_u32(&h->wanted, ~wish->why);
+	LWLockRelease(node_lock);
+}
+
+/*
+ * Addresses of a name that is still in use stay valid: perhaps only the user, the
+ * password or the database has changed.  Those of other names would be outdated when
+ * these are used again.
+ */
+void
+addresses_restart(const RedisUrl *urls, int n)
+{
+	LWLockAcquire(node_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < ADDRESSES_MAX; i++)
+	{
+		HostEntry  *h = &nodes->host[i];
+		bool		named = false;
+
+		for (int j = 0; j < n && !named; j++)
+			named = h->port == urls[j].port && strcmp(h->host, urls[j].host) == 0;
+		if (!named)
+			clear_host(h);
+		h->failures = 0;
+		h->concluded_at = 0;
+		pg_atomic_write_u32(&h->wanted, 0);
+	}
+	LWLockRelease(node_lock);
 }

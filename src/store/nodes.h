@@ -91,7 +91,7 @@ extern void node_shmem_init(void);
 /* Number of locks of the tranche "lockredis" that are used here, the first ones. */
 #define NODE_LWLOCKS		1
 
-/* The lock that protects the texts here and the addresses (addresses.c). */
+/* The lock that protects the texts here. */
 extern LWLock *node_lwlock(void);
 
 /* Enter a node at server start; "role" is its role until it reports another one. */
@@ -239,7 +239,7 @@ extern int64 silence_since(void);
 extern int64 silence_last_answer(void);
 
 /* ----------
- * slot.c: In which slot of a Redis Cluster a key is.
+ * cluster.c: In which slot of a Redis Cluster a key is.
  * ----------
  */
 
@@ -258,7 +258,7 @@ extern int	slot_of(const char *key, int len);
 extern bool slot_is_split(const char *name, int len);
 
 /* ----------
- * addresses.c: The addresses that the host names of nodes resolved to.
+ * node.c: The addresses that the host names of nodes resolved to.
  *
  * A table in shared memory, by host name and port.  A process that connects looks up
  * addresses here, and requests those that are missing; the watchdog has the names
@@ -295,9 +295,6 @@ typedef struct AddressWish
 	int			failures;		/* failures in a row */
 	int64		concluded_at;	/* end of the last attempt; 0 = none */
 } AddressWish;
-
-extern Size addresses_shmem_size(void);
-extern void addresses_shmem_init(void);
 
 /* ---- for processes that connect ---- */
 
@@ -459,9 +456,8 @@ extern void topology_confirm(uint32 epoch);
 /* The watchdog's connection has ended, or could not be made. */
 extern void topology_lost(uint32 epoch);
 
-/* Has the node reported since it was named that it is a master?  That it is none? */
-extern bool topology_has_said(uint32 epoch);
-extern bool topology_is_denied(uint32 epoch);
+/* Has the node reported since it was named that it is a master, and not the opposite? */
+extern bool topology_is_proved(uint32 epoch);
 
 extern bool topology_is_named(void);
 extern bool topology_is_confirmed(void);
@@ -504,6 +500,12 @@ typedef struct ClusterNode
 	char		name[LR_HOST_MAX];	/* another name that nodes may use for it; or empty */
 } ClusterNode;
 
+typedef struct ClusterIds
+{
+	int			n;
+	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
+} ClusterIds;
+
 extern Size cluster_shmem_size(void);
 extern void cluster_shmem_init(void);
 
@@ -518,15 +520,15 @@ extern bool cluster_is_of(uint32 place);
 /* The epoch of the slot of this name; without a cluster, that of the master. */
 extern uint32 cluster_epoch_of(const char *name, int len);
 
-/* The row of the master of the slot, and the slot's epoch. */
+/* The row of the master of the slot, and the slot's epoch, unless that is NULL. */
 extern int	cluster_owner(int slot, uint32 *epoch);
 
 /* Changes when the row gets another node or address. */
 extern uint32 cluster_generation(int row);
 
 /*
- * The node in this row of the cluster with this lr_place; false if there is none.  And
- * the row of the node at this address.
+ * The node in this row of the cluster with this lr_place; false if there is none.
+ * "generation" may be NULL.  And the row of the node at this address.
  */
 extern bool cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation);
 extern int	cluster_find_node(uint32 place, const char *host, int port);
@@ -563,8 +565,8 @@ extern void cluster_note_asked(void);
  * The ids of all nodes when the cluster was last heard, by which it is recognized; kept
  * for all watchdogs.
  */
-extern int	cluster_known(const char (**ids)[CLUSTER_ID_LEN + 1]);
-extern void cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
+extern const ClusterIds *cluster_known(void);
+extern void cluster_know(const ClusterIds *ids);
 
 /* Counts requests for a new map. */
 extern uint32 cluster_wanted(void);
@@ -597,7 +599,7 @@ extern void cluster_give_slot(int slot, int row);
 extern void cluster_end_change(void);
 
 /* ----------
- * masters.c: Independent masters: what all processes know of each of them.
+ * topology.c: Independent masters: what all processes know of each of them.
  *
  * With several URLs in lockredis.url a lock is held when most of the masters have
  * granted it.  That excludes others only if no master has forgotten a lock that it
@@ -631,9 +633,6 @@ masters_quorum(int n)
 {
 	return n / 2 + 1;
 }
-
-extern Size masters_shmem_size(void);
-extern void masters_shmem_init(void);
 
 /* ---- for all processes; lock-free but for what is said of one ---- */
 

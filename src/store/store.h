@@ -125,7 +125,7 @@ typedef struct StoreOp
 	StoreOutcome outcome;
 	uint32		topology;		/* epoch (topology.c) of the master that it was sent to; 0
 								 * if no master is looked for.  In a copy for one of
-								 * several masters: the life of its row (masters.c) */
+								 * several masters: the life of its row (topology.c) */
 	int64		not_after;		/* create, define, once sent: the store's clock
 								 * (ms) after which it can no longer run */
 	int64		store_ms;		/* create (unless busy, but for kinds that are
@@ -259,7 +259,7 @@ store_wait_for(StoreInterests *in, pgsocket sock, uint32 events, uint32 number)
 										 * the SHA-256 instead, and StoreOp.id is the
 										 * beginning of that */
 
-/* Each store defines these for itself; see batch.h. */
+/* Each store defines these for itself; see batch.c. */
 typedef struct StoreHandle StoreHandle;
 typedef struct StoreListener StoreListener;
 
@@ -427,5 +427,72 @@ typedef struct StoreRoutine
 
 extern const StoreRoutine redis_store;
 extern const StoreRoutine table_store;
+
+/* ----------
+ * batch.c: For stores only: a batch under way, the state that every store keeps.
+ *
+ * It implements the rules above that do not depend on the store: each operation gets one
+ * outcome, an operation that may have run never counts as not run, and a batch that a
+ * longjmp has left is dropped without touching its operations.  A store has a StoreBatch
+ * in its handle and does the rest: it sends, reads, and waits.
+ *
+ * Nothing in there waits, allocates or raises.
+ * ----------
+ */
+
+typedef struct StoreBatch
+{
+	bool		active;			/* from batch_start() to batch_finish() */
+	StoreOp    *ops;			/* the caller's; NULL unless active */
+	int			nops;
+	int			part;			/* it owns the operations of this part; see StoreOp */
+	int			left;			/* number of operations without outcome */
+	int64		deadline;		/* lr_now() time */
+	StoreError	error;			/* kept when the batch has ended */
+} StoreBatch;
+
+/*
+ * Begin: no operation has an outcome, and none was sent.  An empty batch is not active.
+ */
+extern void batch_start(StoreBatch *batch, StoreOp *ops, int nops,
+						int64 deadline);
+
+/*
+ * Begin with the "n" operations of that part, after another batch has begun all of
+ * them; or add them to the batch under way.
+ */
+extern void batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n,
+					   int64 deadline);
+
+/* Does the operation belong to this batch? */
+static inline bool
+batch_has(const StoreBatch *batch, const StoreOp *op)
+{
+	return op->part == batch->part;
+}
+
+/* An operation without outcome leaves this batch for another part. */
+extern void batch_hand_on(StoreBatch *batch, StoreOp *op, int part);
+
+/* Set the outcome of an operation of the batch that has none. */
+extern void batch_settle(StoreBatch *batch, StoreOp *op, StoreOutcome outcome);
+
+/* This operation surely did not reach the store, although it had been sent. */
+extern void batch_mark_unsent(StoreOp *op);
+
+/*
+ * Settle all operations without outcome: those that were sent as STORE_UNKNOWN, the
+ * others as "unsent".
+ */
+extern void batch_give_up(StoreBatch *batch, StoreOutcome unsent);
+
+/* End the batch if all operations have an outcome; returns true if that ended it. */
+extern bool batch_finish(StoreBatch *batch);
+
+/* Drop the batch, without touching the operations, since they may be gone. */
+extern void batch_forget(StoreBatch *batch);
+
+/* Set the error for the caller; without address and hint. */
+extern void batch_set_error(StoreBatch *batch, int sqlstate, const char *detail);
 
 #endif							/* LR_STORE_H */

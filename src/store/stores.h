@@ -20,7 +20,7 @@
 #include "store/store.h"
 
 /* ----------
- * stores.c: The table of the stores.
+ * The table of the stores.
  *
  * The mode of the server decides which of them it uses (settings.h).
  * ----------
@@ -44,7 +44,7 @@ extern int64 lr_usual_round_trip(StoreId id);
 extern bool lr_store_is_up(StoreId id);
 
 /* ----------
- * current.c: Which store new locks go to.
+ * Which store new locks go to.
  *
  * The modes redis and table have only one.  In fallback mode the watchdog decides
  * (watchdog/fallback.c) and writes it here; sessions read it without a lock before
@@ -62,9 +62,6 @@ typedef struct CurrentStatus
 	TimestampTz since;
 	char		why[256];		/* empty: no change since the start */
 } CurrentStatus;
-
-extern Size current_shmem_size(void);
-extern void current_shmem_init(void);
 
 extern StoreId current_store(void);
 

@@ -101,14 +101,23 @@ cluster_batch_busy(ClusterBatch *c, NodeBatch **out)
  */
 
 /*
- * cluster_fail_op --- fail an operation that belongs to no link; it is not sent any more
+ * cluster_give_up --- end an operation that belongs to no link; it is not sent any more
+ */
+static void
+cluster_give_up(ClusterBatch *c, StoreOp *op)
+{
+	op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
+	c->batch.left--;
+}
+
+/*
+ * cluster_fail_op --- the same, with the reason
  */
 static void
 cluster_fail_op(ClusterBatch *c, StoreOp *op, int sqlstate, const char *detail)
 {
 	batch_set_error(&c->batch, sqlstate, detail);
-	op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
-	c->batch.left--;
+	cluster_give_up(c, op);
 }
 
 static bool
@@ -123,11 +132,10 @@ cluster_is_open(const StoreOp *op)
 static int
 cluster_any_node(const ClusterBatch *c)
 {
-	uint32		epoch;
 	int			row = c->home;
 
 	for (int i = 0; i < SLOT_COUNT && row == CLUSTER_NO_NODE; i++)
-		row = cluster_owner(i, &epoch);
+		row = cluster_owner(i, NULL);
 	return row;
 }
 
@@ -181,11 +189,9 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 static bool
 cluster_has_none(const ClusterBatch *c, const StoreOp *op)
 {
-	uint32		epoch;
-
 	return cluster_is_of(lr_place) && cluster_was_asked() &&
 		(op->kind >= STORE_CALLS ? cluster_any_node(c) :
-		 cluster_owner(op->slot, &epoch)) == CLUSTER_NO_NODE;
+		 cluster_owner(op->slot, NULL)) == CLUSTER_NO_NODE;
 }
 
 /*
@@ -330,10 +336,7 @@ cluster_take_over(ClusterBatch *c)
 		if (!cluster_is_open(op))
 			continue;
 		if (op->part == PART_LATER && c->patient && c->tried_again >= TRYAGAIN_PATIENCE)
-		{
-			op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
-			batch->left--;
-		}
+			cluster_give_up(c, op);
 		else if (op->part == PART_LATER)
 			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
 		else if (op->part > PART_SENT_TO(0))
@@ -509,12 +512,8 @@ cluster_batch_abandon(ClusterBatch *c)
 		if (c->link[i] != NULL)
 			node_batch_abandon(c->link[i]);
 	for (int i = 0; i < c->batch.nops; i++)
-	{
-		StoreOp    *op = &c->batch.ops[i];
-
-		if (op->outcome == STORE_PENDING)
-			op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
-	}
+		if (c->batch.ops[i].outcome == STORE_PENDING)
+			cluster_give_up(c, &c->batch.ops[i]);
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		c->at_work[i] = false;
@@ -595,7 +594,9 @@ cluster_batch_let_go(ClusterBatch *c, int64 unused_since)
 void
 cluster_batch_close(ClusterBatch *c)
 {
-	cluster_batch_send_idle(c);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (c->link[i] != NULL)
+			node_batch_send_idle(c->link[i]);
 	cluster_batch_abandon(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL)
@@ -616,12 +617,4 @@ cluster_batch_forget(ClusterBatch *c, const StoreOp *op)
 {
 	if (op->part >= 0 && op->part < NODE_MASTERS && c->link[op->part] != NULL && !op->asking)
 		node_batch_forget(c->link[op->part], op);
-}
-
-void
-cluster_batch_send_idle(ClusterBatch *c)
-{
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
-			node_batch_send_idle(c->link[i]);
 }

@@ -22,8 +22,8 @@
 #include "store/store.h"
 
 /* ----------
- * cluster_claims.c: Parses what a node of a Redis Cluster says about it: the reply to
- * CLUSTER NODES.
+ * cluster_map.c: Parses what a node of a Redis Cluster says about it: the reply to CLUSTER
+ * NODES; and decides how that changes the map.
  * ----------
  */
 
@@ -58,15 +58,7 @@ extern bool cluster_claims_read(ClusterClaims *a, const RedisValue *v, const Red
 
 extern const Claim *cluster_claims_find(const ClusterClaims *a, const char *id);
 
-/*
- * Read the range of slots at *p and move *p behind it; false if there is none.
- */
-extern bool claim_next_range(const char **p, long *first, long *last);
-
-/* ----------
- * cluster_map.c: Decides how the reply of a node changes the map.
- * ----------
- */
+extern void cluster_claims_ids(const ClusterClaims *a, ClusterIds *out);
 
 /* Begin, with the map that an earlier watchdog may have left. */
 extern void cluster_map_start(void);
@@ -155,6 +147,5 @@ extern void cluster_batch_close(ClusterBatch *c);
 
 /* Like node_batch_forget(), at the node that has answered. */
 extern void cluster_batch_forget(ClusterBatch *c, const StoreOp *op);
-extern void cluster_batch_send_idle(ClusterBatch *c);
 
 #endif							/* LR_CLUSTER_BATCH_H */

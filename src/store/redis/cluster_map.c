@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * cluster_map.c
- *	  Decides how the reply of a node of a Redis Cluster changes the map.
+ *	  Parses what a node of a Redis Cluster says about it, and decides how that changes the
+ *	  map.
  *
  * Unlike CLUSTER SLOTS, CLUSTER NODES shows the number of each master's claim (its
  * config epoch), by which the nodes themselves decide who has a slot.  The rules:
@@ -70,6 +71,225 @@ typedef struct Present
 	bool		stays;			/* it has slots, or may get some */
 } Present;
 
+/* ----------
+ * What a node says: the reply to CLUSTER NODES
+ * ----------
+ */
+
+/*
+ * claim_flag --- is this word in a comma-separated list?
+ */
+static bool
+claim_flag(const char *flags, int len, const char *word)
+{
+	int			n = strlen(word);
+
+	for (const char *p = flags; p < flags + len;)
+	{
+		const char *comma = memchr(p, ',', flags + len - p);
+		const char *end = comma != NULL ? comma : flags + len;
+
+		if (end - p == n && memcmp(p, word, n) == 0)
+			return true;
+		p = end + 1;
+	}
+	return false;
+}
+
+/*
+ * claim_take_address --- parse "host:port@bus,..."; false if that is not valid
+ *
+ * If the host is empty, it is the one that we asked.
+ */
+static bool
+claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *asked)
+{
+	const char *at_sign = memchr(text, '@', len);
+	const char *end = at_sign != NULL ? at_sign : text + len;
+	const char *colon = end;
+	int			host_len;
+
+	while (colon > text && *colon != ':')
+		colon--;
+	host_len = colon - text;
+	if (*colon != ':' || host_len >= LR_HOST_MAX)
+		return false;
+	memset(at, 0, sizeof(RedisHost));
+	if (host_len == 0)
+		strlcpy(at->host, asked->host, LR_HOST_MAX);
+	else
+		memcpy(at->host, text, host_len);
+	if (strspn(at->host, LR_ASCII_ALNUM ".-_:") != strlen(at->host))
+		return false;
+	at->host_is_numeric = redis_host_is_numeric(at->host);
+	at->port = atoi(colon + 1);
+	return at->port > 0 && at->port <= 65535;
+}
+
+/*
+ * claim_take_name --- parse the name in "address,name,...", sent since Redis 7.0
+ *
+ * What follows may have the form "key=value", and is no name then.
+ */
+static void
+claim_take_name(char *name, const char *text, int len)
+{
+	const char *comma = memchr(text, ',', len);
+	int			name_len;
+
+	if (comma == NULL)
+		return;
+	name_len = strcspn(comma + 1, ", ");
+	if (name_len < LR_HOST_MAX && memchr(comma + 1, '=', name_len) == NULL)
+		memcpy(name, comma + 1, name_len);
+}
+
+/*
+ * claim_take_line --- parse one line of CLUSTER NODES; false if it is not valid
+ *
+ * The fields: id address flags master ping pong number link slots...
+ */
+static bool
+claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *asked,
+				bool *counts)
+{
+	const char *word[8];
+	int			len[8];
+	const char *p = line;
+
+	for (int i = 0; i < lengthof(word); i++)
+	{
+		const char *space = memchr(p, ' ', end - p);
+
+		word[i] = p;
+		len[i] = (space != NULL ? space : end) - p;
+		if (len[i] == 0 || (space == NULL && i < lengthof(word) - 1))
+			return false;
+		p = space != NULL ? space + 1 : end;
+	}
+	if (len[0] != CLUSTER_ID_LEN)
+		return false;
+	memset(c, 0, sizeof(Claim));
+	memcpy(c->id, word[0], CLUSTER_ID_LEN);
+	c->is_itself = claim_flag(word[2], len[2], "myself");
+	c->is_master = claim_flag(word[2], len[2], "master");
+	c->is_replica = claim_flag(word[2], len[2], "slave");
+	c->has_failed = claim_flag(word[2], len[2], "fail");
+	claim_take_name(c->name, word[1], len[1]);
+	c->number = strtoi64(word[6], NULL, 10);
+	c->slots = p;
+	c->row = CLUSTER_NO_NODE;
+	*counts = !claim_flag(word[2], len[2], "handshake");
+	if (claim_flag(word[2], len[2], "noaddr"))
+		c->is_master = c->is_replica = false;
+	else if (!claim_take_address(&c->at, word[1], len[1], asked))
+		return false;
+	return c->number >= 0;
+}
+
+/*
+ * claim_next_range --- read the range of slots at *p and move *p behind it; false if there
+ * is none
+ */
+static bool
+claim_next_range(const char **p, long *first, long *last)
+{
+	char	   *end;
+
+	if (**p < '0' || **p > '9')
+		return false;
+	*first = strtol(*p, &end, 10);
+	*last = *end == '-' ? strtol(end + 1, &end, 10) : *first;
+	*p = end + strspn(end, " ");
+	return true;
+}
+
+/*
+ * claims_take_slots --- does a line claim valid slots that no line before it claims?
+ *
+ * This limits a reply to SLOT_COUNT slots, however long it is.
+ */
+static bool
+claims_take_slots(ClusterClaims *a, const Claim *c)
+{
+	const char *p = c->slots;
+	long		first;
+	long		last;
+
+	while (claim_next_range(&p, &first, &last))
+	{
+		if (first < 0 || last < first || last >= SLOT_COUNT)
+			return false;
+		for (long slot = first; slot <= last; slot++)
+		{
+			uint8	   *byte = &a->claimed[slot / BITS_PER_BYTE];
+			uint8		bit = 1 << (slot % BITS_PER_BYTE);
+
+			if (*byte & bit)
+				return false;
+			*byte |= bit;
+		}
+	}
+	return true;
+}
+
+bool
+cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked)
+{
+	const char *line = v->str;
+
+	a->n = 0;
+	memset(a->claimed, 0, sizeof(a->claimed));
+	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
+		return false;
+	while (*line != '\0')
+	{
+		const char *end = line + strcspn(line, "\r\n");
+		bool		counts;
+
+		if (end > line)
+		{
+			Claim	   *c = &a->claim[a->n];
+
+			if (a->n == CLUSTER_NODES_MAX ||
+				!claim_take_line(c, line, end, asked, &counts) || !claims_take_slots(a, c))
+				return false;
+			if (counts)
+				a->n++;
+		}
+		line = end + strspn(end, "\r\n");
+	}
+	return a->n > 0;
+}
+
+/*
+ * cluster_claims_find --- the claim with this id, or NULL
+ */
+const Claim *
+cluster_claims_find(const ClusterClaims *a, const char *id)
+{
+	for (int i = 0; i < a->n; i++)
+		if (strcmp(a->claim[i].id, id) == 0)
+			return &a->claim[i];
+	return NULL;
+}
+
+/*
+ * cluster_claims_ids --- the ids of all nodes that the reply names
+ */
+void
+cluster_claims_ids(const ClusterClaims *a, ClusterIds *out)
+{
+	out->n = a->n;
+	for (int i = 0; i < a->n; i++)
+		strlcpy(out->id[i], a->claim[i].id, sizeof(out->id[i]));
+}
+
+/* ----------
+ * Numbers
+ * ----------
+ */
+
 /*
  * map_note_number --- a claim with this number counted for the node in this row
  */
@@ -106,8 +326,7 @@ map_recall_numbers(void)
 	memset(map.number, 0, sizeof(map.number));
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
-		uint32		epoch;
-		int			row = cluster_owner(i, &epoch);
+		int			row = cluster_owner(i, NULL);
 
 		if (row != CLUSTER_NO_NODE)
 			map_note_number(row, cluster_number(i));
@@ -132,8 +351,7 @@ map_take_slots(Claim *c, const Present *present, bool *renewed)
 	while (claim_next_range(&p, &first, &last))
 		for (long slot = first; slot <= last; slot++)
 		{
-			uint32		epoch;
-			int			row = cluster_owner(slot, &epoch);
+			int			row = cluster_owner(slot, NULL);
 
 			if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields &&
 				c->number <= cluster_number(slot))
@@ -168,13 +386,12 @@ map_tell(int moved, int64 now)
 {
 	int			masters = 0;
 	ClusterNode node;
-	uint32		generation;
 
 	map.unlogged += moved;
 	if (map.unlogged == 0 || now - map.logged_at < LOG_INTERVAL)
 		return;
 	for (int i = 0; i < NODE_MASTERS; i++)
-		masters += cluster_get_node(lr_place, i, &node, &generation) && node.has_slots;
+		masters += cluster_get_node(lr_place, i, &node, NULL) && node.has_slots;
 	ereport(LOG,
 			(map.has_map ?
 			 errmsg("lockredis: the cluster has %d masters now, %d slots moved",
@@ -204,11 +421,10 @@ known_is_named(const ClusterClaims *a, const char *id, int *others)
 static bool
 map_knows(const char *id)
 {
-	const char	(*known)[CLUSTER_ID_LEN + 1];
-	int			n = cluster_known(&known);
+	const ClusterIds *known = cluster_known();
 
-	for (int i = 0; i < n; i++)
-		if (strcmp(known[i], id) == 0)
+	for (int i = 0; i < known->n; i++)
+		if (strcmp(known->id[i], id) == 0)
 			return true;
 	return false;
 }
@@ -229,11 +445,7 @@ keeps_its_slots(const ClusterClaims *a)
 
 		while (a->claim[i].is_itself && claim_next_range(&p, &first, &last))
 			for (long slot = first; slot <= last; slot++)
-			{
-				uint32		epoch;
-
-				n += cluster_owner(slot, &epoch) != CLUSTER_NO_NODE;
-			}
+				n += cluster_owner(slot, NULL) != CLUSTER_NO_NODE;
 	}
 	return n == SLOT_COUNT - cluster_open_slots();
 }
@@ -250,23 +462,21 @@ keeps_its_slots(const ClusterClaims *a)
 bool
 cluster_map_is_ours(const ClusterClaims *a)
 {
-	const char	(*known)[CLUSTER_ID_LEN + 1];
-	int			n = cluster_known(&known);
+	const ClusterIds *known = cluster_known();
 	int			others = 0;
 
-	for (int i = 0; i < n; i++)
-		if (known_is_named(a, known[i], &others))
+	for (int i = 0; i < known->n; i++)
+		if (known_is_named(a, known->id[i], &others))
 			return true;
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		ClusterNode node;
-		uint32		generation;
 
-		if (cluster_get_node(lr_place, i, &node, &generation) &&
+		if (cluster_get_node(lr_place, i, &node, NULL) &&
 			known_is_named(a, node.id, &others))
 			return true;
 	}
-	if (n > 0 && others == 0 && keeps_its_slots(a))
+	if (known->n > 0 && others == 0 && keeps_its_slots(a))
 		return true;
 	for (int i = 0; i < a->n; i++)
 		if (!map_knows(a->claim[i].id))
@@ -280,11 +490,10 @@ cluster_map_is_ours(const ClusterClaims *a)
 static void
 map_know(const ClusterClaims *a)
 {
-	static char id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
+	static ClusterIds ids;
 
-	for (int i = 0; i < a->n; i++)
-		strlcpy(id[i], a->claim[i].id, sizeof(id[i]));
-	cluster_know((const char (*)[CLUSTER_ID_LEN + 1]) id, a->n);
+	cluster_claims_ids(a, &ids);
+	cluster_know(&ids);
 }
 
 /*
@@ -301,9 +510,7 @@ map_lower_number(int row, int64 number)
 
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
-		uint32		epoch;
-
-		if (cluster_owner(i, &epoch) != row || cluster_number(i) <= number)
+		if (cluster_owner(i, NULL) != row || cluster_number(i) <= number)
 			continue;
 		cluster_give_slot(i, row);
 		cluster_set_number(i, number);
@@ -356,10 +563,9 @@ map_hear_numbers(const ClusterClaims *a)
 
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
-		uint32		generation;
 		const Claim *c;
 
-		node[i].has_slots = cluster_get_node(lr_place, i, &node[i], &generation) &&
+		node[i].has_slots = cluster_get_node(lr_place, i, &node[i], NULL) &&
 			node[i].has_slots;
 		if (!node[i].has_slots)
 			continue;
@@ -460,17 +666,15 @@ cluster_map_apply(ClusterClaims *a)
 	int			moved = 0;
 	bool		renewed = false;
 	int64		now = lr_now();
-	uint32		epoch;
 
 	map.applied_at = now;
 	map_know(a);
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		ClusterNode node;
-		uint32		generation;
 		const Claim *c;
 
-		if (!cluster_get_node(lr_place, i, &node, &generation))
+		if (!cluster_get_node(lr_place, i, &node, NULL))
 			continue;
 		c = cluster_claims_find(a, node.id);
 		present[i].used = true;
@@ -486,7 +690,7 @@ cluster_map_apply(ClusterClaims *a)
 		cluster_end_change();
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
-		int			row = cluster_owner(i, &epoch);
+		int			row = cluster_owner(i, NULL);
 
 		if (row != CLUSTER_NO_NODE)
 			present[row].stays = true;

@@ -83,9 +83,7 @@ typedef struct Decision
 	bool		ours;			/* one of them belongs to the cluster in use */
 	RedisHost	first;			/* seed that has replied first */
 	RedisHost	other;			/* seed that belongs to another cluster; or empty */
-	int			nids;
-	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];	/* nodes that the first
-															 * reply names */
+	ClusterIds	ids;			/* nodes that the first reply names */
 } Decision;
 
 StaticAssertDecl(LR_MAX_SEEDS <= 32, "sets of them are bits of a word");
@@ -136,7 +134,7 @@ decision_begin(int64 now)
 {
 	Decision   *d = &watch.decision;
 
-	memset(d, 0, offsetof(Decision, id));
+	memset(d, 0, offsetof(Decision, ids));
 	d->open = true;
 	d->began = now;
 	watch.next_ask = Min(watch.next_ask, now);
@@ -159,7 +157,6 @@ redis_cluster_watch_start(void)
 {
 	int64		now = lr_now();
 	bool		refused = watch.refused;
-	const char	(*known)[CLUSTER_ID_LEN + 1];
 
 	for (int i = 0; i < SCOUTS; i++)
 		if (watch.scout[i] != NULL)
@@ -182,7 +179,7 @@ redis_cluster_watch_start(void)
 		watch.scout[i]->next_try = now;
 		watch.scout[i]->answer_until = 0;
 	}
-	if (refused || cluster_known(&known) == 0)
+	if (refused || cluster_known()->n == 0)
 		decision_begin(now);
 }
 
@@ -244,8 +241,8 @@ watch_refuse(const RedisTarget *t, int64 now)
 static bool
 decision_names(const Decision *d)
 {
-	for (int i = 0; i < d->nids; i++)
-		if (cluster_claims_find(&watch.answer, d->id[i]) != NULL)
+	for (int i = 0; i < d->ids.n; i++)
+		if (cluster_claims_find(&watch.answer, d->ids.id[i]) != NULL)
 			return true;
 	return false;
 }
@@ -258,17 +255,14 @@ decision_take(const Scout *s, int64 now)
 {
 	Decision   *d = &watch.decision;
 	const RedisHost *at = &lr_redis_url->seed[s->seed];
-	const char	(*known)[CLUSTER_ID_LEN + 1];
 
-	if (cluster_known(&known) > 0 && cluster_map_is_ours(&watch.answer))
+	if (cluster_known()->n > 0 && cluster_map_is_ours(&watch.answer))
 		d->ours = true;
 	if (d->answered_at == 0)
 	{
 		d->answered_at = now;
 		d->first = *at;
-		d->nids = watch.answer.n;
-		for (int i = 0; i < watch.answer.n; i++)
-			strlcpy(d->id[i], watch.answer.claim[i].id, sizeof(d->id[i]));
+		cluster_claims_ids(&watch.answer, &d->ids);
 	}
 	else if (!decision_names(d))
 		d->other = *at;
@@ -309,8 +303,7 @@ static void
 decision_close(int64 now)
 {
 	Decision   *d = &watch.decision;
-	const char	(*known)[CLUSTER_ID_LEN + 1];
-	bool		in_use = cluster_known(&known) > 0;
+	bool		in_use = cluster_known()->n > 0;
 	bool		split = d->other.host[0] != '\0';
 
 	if (split)
@@ -332,7 +325,7 @@ decision_close(int64 now)
 		cluster_map_start();
 	}
 	if (!d->ours)
-		cluster_know((const char (*)[CLUSTER_ID_LEN + 1]) d->id, d->nids);
+		cluster_know(&d->ids);
 	watch.next_ask = now;
 }
 
@@ -397,14 +390,13 @@ scout_choose(Scout *s)
 	{
 		int			n = watch.next_candidate++ % (NODE_MASTERS + LR_MAX_SEEDS);
 		ClusterNode node;
-		uint32		generation;
 
 		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nseeds)
 		{
 			redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[n - NODE_MASTERS]);
 			return true;
 		}
-		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, &generation))
+		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, NULL))
 		{
 			redis_target_set_asked(&s->target, TARGET_SEED, &node.at);
 			return true;

@@ -131,7 +131,7 @@ extern void redis_target_note_answered(const RedisTarget *t);
  */
 extern bool redis_target_has_answered(const RedisTarget *t);
 
-/* Have its host name, if it has one, resolved again; "why" is WANT_xxx of addresses.c. */
+/* Have its host name, if it has one, resolved again; "why" is WANT_xxx of nodes.h. */
 extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
 
 /* The watchdog has connected to it. */
@@ -479,7 +479,7 @@ typedef struct RedisFacts
 								 * lr_now(); 0 = not known */
 	uint32		life;			/* independent master: life of its row when it
 								 * connected */
-	int64		since;			/* and since when this server is there (masters.c) */
+	int64		since;			/* and since when this server is there (topology.c) */
 } RedisFacts;
 
 typedef struct RedisHandshake

@@ -444,26 +444,16 @@ choose(const Candidate *candidates, int n, const TopologyMaster *present, int64 
 }
 
 /*
- * is_unproved --- has the present master not said that it is one since it was named, or
- * has it said that it is not?
- */
-static bool
-is_unproved(const TopologyMaster *present)
-{
-	return !topology_has_said(present->epoch) || topology_is_denied(present->epoch);
-}
-
-/*
  * choose_against --- the node that most name instead of a present master that was not
  * confirmed for a while; NULL: none
  *
- * If the present master has said that it is one, only votes of Sentinels count that
- * report a later failover: others may have been cut off since.
+ * If the present master has said that it is one, and not the opposite since, only votes
+ * of Sentinels count that report a later failover: others may have been cut off since.
  */
 static const Candidate *
 choose_against(const Candidate *candidates, int n, const TopologyMaster *present, int64 now)
 {
-	bool		unproved = is_unproved(present);
+	bool		unproved = !topology_is_proved(present->epoch);
 
 	if (present->at.host[0] == '\0' || discovery.unconfirmed_since == 0 ||
 		now - discovery.unconfirmed_since <= SAY_LIFE)
@@ -646,7 +636,7 @@ believe_claim(const Candidate *candidates, int n, const TopologyMaster *present,
 	claimant = *c;
 	if (against == NULL)
 		claimant.config_epoch = claimant.told;
-	else if (is_unproved(present))
+	else if (!topology_is_proved(present->epoch))
 		topology_pass_over(&present->at, present->config_epoch);
 	believe(&claimant, present, now);
 	return true;

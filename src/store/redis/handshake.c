@@ -6,7 +6,7 @@
  * A node that lockredis.url names as a single Redis is greeted in a way that proxies and
  * old versions understand.  Every other kind of target must be known to be what it
  * should be before anything else is sent: HELLO shows that, and needs no right.  An
- * independent master also has to say since when it runs (masters.c), and a master of a
+ * independent master also has to say since when it runs (topology.c), and a master of a
  * cluster which node it is, since another node may have its address by now.
  *
  * The password is read here, and is kept in memory until it has been answered.  Nothing

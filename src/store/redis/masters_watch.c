@@ -6,7 +6,7 @@
  * The store is up as long as a majority is, so its health says nothing about a single
  * master.  Therefore each master has a connection of the watchdog that only serves to
  * fill its row in redis_lock_status, and to find out when a silent master answers again.
- * Whether a master has a vote is not decided here (masters.c): sessions ask it whether
+ * Whether a master has a vote is not decided here (topology.c): sessions ask it whether
  * it is up or not.
  *
  * Nothing here waits, and it raises only when out of memory at the start.

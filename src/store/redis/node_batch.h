@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "store/batch.h"
+#include "store/store.h"
 #include "store/redis/conn.h"
 #include "store/redis/resp.h"
 

@@ -35,7 +35,6 @@
 #include "names.h"
 #include "settings.h"
 #include "stats.h"
-#include "store/batch.h"
 #include "store/nodes.h"
 #include "store/table/table_int.h"
 

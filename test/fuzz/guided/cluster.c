@@ -15,7 +15,6 @@
  */
 #include "fuzz.h"
 
-#include "store/redis/cluster_claims.c"
 #include "store/redis/cluster_map.c"
 
 static RedisValue values[1 + RESP_MAX_ELEMENTS];

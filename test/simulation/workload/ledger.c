@@ -20,7 +20,7 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/store/batch.h"
+#include "../../../src/store/store.h"
 #include "../../../src/store/redis/quorum.h"
 #include "../../../src/store/nodes.h"
 

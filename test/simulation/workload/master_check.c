@@ -164,14 +164,14 @@ __wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl
 	return valid;
 }
 
-extern void __real_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
-extern void __wrap_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n);
+extern void __real_cluster_know(const ClusterIds *ids);
+extern void __wrap_cluster_know(const ClusterIds *ids);
 
 void
-__wrap_cluster_know(const char (*ids)[CLUSTER_ID_LEN + 1], int n)
+__wrap_cluster_know(const ClusterIds *ids)
 {
-	clusters_note_known(ids[0]);
-	__real_cluster_know(ids, n);
+	clusters_note_known(ids->id[0]);
+	__real_cluster_know(ids);
 }
 
 extern void __real_cluster_note_asked(void);
