@@ -76,6 +76,9 @@
 /* How long Sentinels without their state may take to learn it from others. */
 #define ANEW_LIFE			(10 * LR_US_PER_S)
 
+/* How often the node is asked, counted from its last answer. */
+#define CLAIM_INTERVAL		(500 * LR_US_PER_MS)
+
 /* Shortest interval between two log lines about changes. */
 #define LOG_INTERVAL		LR_US_PER_S
 
@@ -94,11 +97,22 @@ typedef struct Candidate
 								 * before, by a lower number */
 } Candidate;
 
+typedef struct Claim
+{
+	RedisHost	at;				/* empty host: no node is asked */
+	RedisTarget target;
+	RedisConn	conn;
+	bool		made;			/* the connection was initialized in this process */
+	int64		asked_at;
+	int64		said_at;		/* asked_at of the last question answered with
+								 * yes; 0 = none */
+	int64		next_try;
+} Claim;
+
 typedef struct Discovery
 {
 	int			nsentinels;
 	RedisSentinel *sentinel[LR_MAX_SENTINELS];
-	uint32		version;		/* lr_url_epoch of the settings */
 
 	int64		round_at;		/* the round is over when all have answered a
 								 * question asked later */
@@ -129,6 +143,90 @@ typedef struct Discovery
 } Discovery;
 
 static Discovery discovery;
+static Claim claim;
+
+/* ----------
+ * Asking one node whether it is a master
+ *
+ * One node is asked at a time, over a connection of its own: the handshake is the
+ * question, and the connection is closed once it has been answered.
+ * ----------
+ */
+
+/*
+ * claim_ask --- ask this node from now on, repeatedly; NULL: ask none
+ */
+static void
+claim_ask(const RedisHost *at)
+{
+	if (at != NULL && redis_host_is_same(at, &claim.at))
+		return;
+	redis_conn_close(&claim.conn);
+	memset(&claim.at, 0, sizeof(RedisHost));
+	if (at != NULL)
+		claim.at = *at;
+	claim.said_at = claim.next_try = 0;
+}
+
+/*
+ * claim_start --- begin with the present settings; no node is asked yet
+ */
+static void
+claim_start(void)
+{
+	if (!claim.made)
+		redis_conn_init(&claim.conn, "claim", false);
+	claim.made = true;
+	claim_ask(NULL);
+}
+
+/*
+ * claim_was_made --- has the node said that it is a master, when asked at "since" or later?
+ */
+static bool
+claim_was_made(const RedisHost *at, int64 since)
+{
+	return claim.said_at != 0 && claim.said_at >= since && redis_host_is_same(at, &claim.at);
+}
+
+/*
+ * claim_step --- do what can be done without waiting
+ *
+ * The handshake fails if the node says that it is not a master, so the connection
+ * becomes READY only if the answer is yes.
+ */
+static void
+claim_step(void)
+{
+	if (claim.at.host[0] == '\0')
+		return;
+	if (claim.conn.state == CONN_CLOSED)
+	{
+		if (lr_now() < claim.next_try)
+			return;
+		redis_target_set_asked(&claim.target, TARGET_CLAIMANT, &claim.at);
+		claim.asked_at = lr_now();
+		redis_conn_open(&claim.conn, &claim.target, LR_NEVER);
+	}
+	redis_conn_advance(&claim.conn);
+	if (claim.conn.state == CONN_READY)
+	{
+		claim.said_at = claim.asked_at;
+		redis_conn_close(&claim.conn);
+	}
+	if (claim.conn.state == CONN_CLOSED)
+		claim.next_try = lr_now() + CLAIM_INTERVAL;
+}
+
+static void
+claim_interests(StoreInterests *in)
+{
+	if (claim.at.host[0] == '\0')
+		return;
+	if (claim.conn.state == CONN_CLOSED)
+		store_wait_until(in, claim.next_try);
+	redis_conn_interests(&claim.conn, in);
+}
 
 /* ----------
  * Beginning
@@ -147,9 +245,8 @@ redis_discovery_start(void)
 		pfree(discovery.sentinel[i]);
 	}
 	memset(&discovery, 0, sizeof(Discovery));
-	discovery.version = lr_url_epoch;
 	topology_start(redis_url_is_followed(lr_redis_url) ? lr_place : 0);
-	redis_claim_start();
+	claim_start();
 	for (int i = 0; i < lr_redis_url->nsentinels; i++)
 	{
 		discovery.sentinel[i] = MemoryContextAllocZero(TopMemoryContext,
@@ -628,9 +725,9 @@ believe_claim(const Candidate *candidates, int n, const TopologyMaster *present,
 		choose_passed_over(candidates, n, present);
 	Candidate	claimant;
 
-	redis_claim_ask(c == NULL ? NULL : &c->at);
+	claim_ask(c == NULL ? NULL : &c->at);
 	if (c == NULL ||
-		!redis_claim_was_made(&c->at, Max(discovery.stalled_at, now - CLAIM_LIFE)))
+		!claim_was_made(&c->at, Max(discovery.stalled_at, now - CLAIM_LIFE)))
 		return false;
 
 	claimant = *c;
@@ -799,7 +896,7 @@ redis_discovery_step(void)
 	ask_again(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
-	redis_claim_step();
+	claim_step();
 	now = lr_now();
 
 	/* We were stopped just now: the next step notes that, and asks again. */
@@ -838,7 +935,7 @@ redis_discovery_interests(StoreInterests *in)
 {
 	if (discovery.nsentinels == 0)
 		return;
-	redis_claim_interests(in);
+	claim_interests(in);
 	store_wait_until(in, discovery.looked ||
 					 (discovery.was_named && !topology_is_named()) ? 0 :
 					 discovery.judged || discovery.outdated ? discovery.next_round :

@@ -20,24 +20,6 @@
 #include "store/store.h"
 
 /* ----------
- * claim.c: Asks one node whether it is a master, before discovery.c believes that it is.
- * ----------
- */
-
-/* Begin with the present settings; no node is asked yet. */
-extern void redis_claim_start(void);
-
-/* Ask this node from now on, repeatedly; NULL: ask none. */
-extern void redis_claim_ask(const RedisHost *at);
-
-/* Has the node said that it is a master, when asked at "since" or later? */
-extern bool redis_claim_was_made(const RedisHost *at, int64 since);
-
-/* Do what can be done without waiting; return what to wait for. */
-extern void redis_claim_step(void);
-extern void redis_claim_interests(StoreInterests *in);
-
-/* ----------
  * sentinel.c: One Sentinel: what it says about the master, and when it has news.
  *
  * There are two connections to it, since a connection with a subscription cannot be used

@@ -22,8 +22,7 @@ typedef struct QuorumCount
 	int			n;				/* configured nodes */
 	int			q;				/* a majority of them */
 	int			open;			/* still awaited */
-	int			ok;				/* have done it */
-	int			vain;			/* have done it, but may have forgotten a lock */
+	int			ok;				/* have done it, and cannot have forgotten a lock */
 	int			busy;			/* somebody else has it */
 	int			late;
 	int			lost;			/* the owner is not there, or something else is */
@@ -62,8 +61,6 @@ quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 			case STORE_OK:
 				if (copy->kind != STORE_CREATE || votes[i].counts)
 					c->ok++;
-				else
-					c->vain++;
 				c->may_have_run = true;
 				break;
 			case STORE_BUSY:

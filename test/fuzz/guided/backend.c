@@ -103,7 +103,6 @@ fuzz_reset_shared(void)
 	instance_shmem_init();
 	node_shmem_init();
 	topology_shmem_init();
-	masters_shmem_init();
 	node_enter(NODE_REDIS, STORE_REDIS, ROLE_MASTER);
 	node_enter(NODE_TABLE, STORE_TABLE, ROLE_TABLE);
 	node_set_place(lr_place);
