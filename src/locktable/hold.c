@@ -85,21 +85,6 @@ hold_copy_view(LrIndex hold, HoldView *view)
 		strlcpy(view->taken_by, h->taken_by, LR_OWNER_MAX);
 }
 
-/*
- * lt_has_session_part --- see hold.h
- *
- * No lock: nobody else changes the session of a hold that is ours, and any other hold
- * has another session or owner number, as no number is used twice.
- */
-bool
-lt_has_session_part(LrIndex hold, uint64 owner)
-{
-	const LrHold *h = &lt_holds[hold];
-
-	return h->session == LrMyProcNumber && h->owner == owner &&
-		h->scope[SCOPE_SESSION].count > 0;
-}
-
 void
 lt_look(LrIndex hold, HoldView *view)
 {

@@ -134,9 +134,6 @@ extern void lt_end_commit(void);
  */
 extern bool lt_take_signal(void);
 
-/* Is that a session-level hold of this session, with that owner number? */
-extern bool lt_has_session_part(LrIndex hold, uint64 owner);
-
 /* ---- the end ---- */
 
 typedef enum ReleaseStart

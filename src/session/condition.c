@@ -273,7 +273,6 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 	monitor.has_lock = false;
 	lt_return_rows();
 	now = held_find(name, kind);
-	track_retaken(before, monitor.lock);
 	held_replace(now, monitor.lock);
 	lt_drop_lost(before);
 	return told;

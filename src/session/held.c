@@ -252,7 +252,7 @@ held_insert(HeldKey key)
 	entry->guard = GUARD_OFF;
 	entry->recorded = 0;
 	entry->recorded_here = false;
-	entry->taken = 0;
+	entry->taken_by = 0;
 	entry->older = entry->newer = 0;
 }
 

@@ -216,10 +216,7 @@ once_keep_granted(void)
 		if (op->nodes != 0)
 			lt_note_nodes(hold, op->owner, op->nodes);
 		entry = held_complete_one(once.names[i], terms->kind, hold, terms->guard);
-		if (terms->scope == SCOPE_XACT)
-			track_hold(&entry->key, hold);
-		else
-			track_taken(entry);
+		track_acquired(entry, terms->scope);
 	}
 	lr_count_many(STAT_ACQUIRES, had);
 	once.active = false;
@@ -412,13 +409,8 @@ multi_undo_again(const Multi *m, const MultiAgain *again)
 	HoldView	view;
 
 	lt_look(entry->hold, &view);
-	if (again->before.count == 0)
-	{
-		if (scope == SCOPE_XACT)
-			track_forget_hold(entry->hold);
-		else
-			track_forget_taken(view.owner);
-	}
+	if (again->before.count == 0 && scope == SCOPE_XACT)
+		track_forget_hold(entry->hold);
 	view.scope[scope] = again->before;
 	(void) lt_set_scope(entry->hold, scope, &again->before, 0, 0);
 	held_set_guard(entry, again->guard);
@@ -433,8 +425,6 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 		return;
 	if (m->request.terms.scope == SCOPE_XACT)
 		track_forget_hold(entry->hold);
-	else
-		track_forget_taken(lt_owner(entry->hold));
 	release_add_untold(entry);
 }
 

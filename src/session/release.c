@@ -38,6 +38,7 @@ typedef struct ReleaseItem
 	LrIndex		hold;
 	HeldKey		key;			/* its data stays valid while the hold exists */
 	HoldView	view;			/* of the hold when it was added */
+	SubTransactionId taken_in;	/* see track_taken_in() */
 	int			before;			/* how many had been added before */
 	bool		gone;			/* the release found it lost */
 } ReleaseItem;
@@ -148,13 +149,15 @@ release_keep_ms(const HoldView *view)
  * release_next --- the next operation of the batch, for this hold
  */
 static StoreOp *
-release_next(LrIndex hold, const HeldKey *key, const HoldView *view)
+release_next(LrIndex hold, const HeldKey *key, const HoldView *view,
+			 SubTransactionId taken_in)
 {
 	ReleaseItem *item = &batch.items[batch.n];
 
 	item->hold = hold;
 	item->key = *key;
 	item->view = *view;
+	item->taken_in = taken_in;
 	item->before = batch.n;
 	batch.active = true;
 	return &batch.ops[batch.n++];
@@ -173,6 +176,7 @@ release_add_as(HeldEntry *entry, HoldView *view, bool told)
 {
 	LrIndex		hold = entry->hold;
 	HeldKey		key = entry->key;
+	SubTransactionId taken_in = track_taken_in(entry);
 	StoreOp    *op;
 
 	held_delete(entry);
@@ -180,7 +184,7 @@ release_add_as(HeldEntry *entry, HoldView *view, bool told)
 	{
 		case RELEASE_LOST:
 			if (told)
-				track_unlocked_loss(&key, view);
+				track_unlocked_loss(&key, view, taken_in);
 			lt_drop_lost(hold);
 			return false;
 		case RELEASE_HANDED_OVER:
@@ -193,7 +197,7 @@ release_add_as(HeldEntry *entry, HoldView *view, bool told)
 
 	if (!told)
 		view->guard = GUARD_OFF;
-	op = release_next(hold, &key, view);
+	op = release_next(hold, &key, view, taken_in);
 	ask_prepare_held(op, STORE_RELEASE, &key, view);
 	op->keep_ms = release_keep_ms(view);
 	if (op->keep_ms > 0)
@@ -236,7 +240,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
 	view->lost_at = GetCurrentTimestamp();
 	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
-	track_unlocked_loss(&item->key, view);
+	track_unlocked_loss(&item->key, view, item->taken_in);
 	losses_add(MyProcPid, op->name, op->name_len, view->scope,
 			   view->lost_reason, view->taken_by);
 

@@ -250,10 +250,8 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	lt_keep_longer(hold, terms->keep_until);
 	held_note_lease(entry);
 	held_tighten_guard(entry, terms->guard);
-	if (terms->scope == SCOPE_XACT && before.count == 0)
-		track_hold(&entry->key, hold);
-	else if (before.count == 0)
-		track_taken(entry);
+	if (before.count == 0)
+		track_acquired(entry, terms->scope);
 	lr_count(STAT_REENTRIES);
 }
 
@@ -312,10 +310,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		return false;
 	}
 	entry = held_complete(hold, request->terms.guard);
-	if (request->terms.scope == SCOPE_XACT)
-		track_hold(&entry->key, hold);
-	else
-		track_taken(entry);
+	track_acquired(entry, request->terms.scope);
 	long_wait_acquired(name);
 	if (got)
 		*got = entry;

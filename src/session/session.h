@@ -101,7 +101,8 @@ typedef struct HeldEntry
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* this transaction recorded it, and has locked its row */
-	uint64		taken;			/* number of its TRACK_TAKEN entry, see track.c */
+	SubTransactionId taken_in;	/* session level: taken in this subtransaction */
+	uint64		taken_by;		/* of that transaction */
 	uint64		older;			/* each_own: numbers of the next entries of the same key; */
 	uint64		newer;			/* 0 = there is none */
 	uint32		hash;			/* used by simplehash */
@@ -204,7 +205,6 @@ extern int	held_nverified;
 typedef enum TrackKind
 {
 	TRACK_HOLD,					/* a transaction-level hold */
-	TRACK_TAKEN,				/* a session-level hold was taken */
 	TRACK_RECORDED,				/* a token was written to the fence table */
 	TRACK_COUNT					/* a number changes after the commit */
 } TrackKind;
@@ -215,8 +215,7 @@ typedef struct Track
 	SubTransactionId subid;
 	HeldKey		key;			/* its data stays valid while the lock is held */
 	LrIndex		hold;			/* the hold; count: the record */
-	uint64		owner;			/* taken, recorded: owner number of the hold */
-	uint64		number;			/* taken: HeldEntry.taken, if this is the newest */
+	uint64		owner;			/* recorded: owner number of the hold */
 	int64		before;			/* recorded: the token that was recorded before */
 	int64		amount;			/* count: change of the number */
 	bool		first;			/* count: this entry made the record */
@@ -227,11 +226,10 @@ extern void track_reserve(void);
 extern void track_reserve_many(int n);
 
 /*
- * Record in the present subtransaction that a transaction-level hold was taken, that a
- * session-level hold was taken, or that a token was recorded.  Never raise.
+ * Record in the present subtransaction that the part of a scope was taken of a hold, or
+ * that a token was recorded.  Never raise.
  */
-extern void track_hold(const HeldKey *key, LrIndex hold);
-extern void track_taken(HeldEntry *entry);
+extern void track_acquired(HeldEntry *entry, LockScope scope);
 extern void track_recorded(HeldEntry *entry, int64 token);
 
 /* Record that "amount" was added to what is counted after the commit. */
@@ -240,35 +238,32 @@ extern void track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bo
 /* A transaction-level hold is released before its subtransaction ends. */
 extern void track_forget_hold(LrIndex hold);
 
-/*
- * The lock of a session-level hold was released and acquired again, with another hold.
- */
-extern void track_retaken(LrIndex before, LrIndex hold);
-
-/* A session-level hold was released, and had not been lost. */
-extern void track_forget_taken(uint64 owner);
-
-/* The number of entries, each entry, the oldest first, and how many are TRACK_HOLD. */
+/* The number of entries, each entry, the oldest first, and is one of them a hold? */
 extern int	track_count(void);
 extern const Track *track_at(int i);
-extern int	track_nholds(void);
+extern bool track_has_holds(void);
 
 /* Index of the first entry of that subtransaction, which must be the innermost one. */
 extern int	track_first_of(SubTransactionId subid);
 
-/*
- * Remove all entries, or those from "first" on that an aborted subtransaction undoes.
- */
-extern void track_cut_all(void);
-extern void track_cut_aborted(int first, SubTransactionId parent);
+/* Remove the entries from "first" on. */
+extern void track_cut(int first);
 
 /* ---- unlocked losses ---- */
 
 /*
- * The session drops a lost hold; if it was a session-level one, the commit must know.
- * Must be called before the record of the loss is dropped.  Never raises.
+ * The subtransaction in which the session took its part of the hold; Invalid: before this
+ * transaction.
  */
-extern void track_unlocked_loss(const HeldKey *key, const HoldView *view);
+extern SubTransactionId track_taken_in(const HeldEntry *entry);
+
+/*
+ * The session drops a lost hold, which it took in that subtransaction; if it was a
+ * session-level one, the commit must know.  Must be called before the record of the loss is
+ * dropped.  Never raises.
+ */
+extern void track_unlocked_loss(const HeldKey *key, const HoldView *view,
+								SubTransactionId taken_in);
 
 /* The name of a loss that still counts, or NULL; *view is the view of its hold. */
 extern const LrName *track_get_unlocked_loss(const HoldView **view);
@@ -279,19 +274,16 @@ extern const LrName *track_get_unlocked_loss(const HoldView **view);
  */
 extern void track_forget_unlocked_losses(void);
 
-/* ---- subtransactions end ---- */
-
-/* Pass its entries and losses on to its parent. */
-extern void track_commit_sub(SubTransactionId subid, SubTransactionId parent);
-
-/* Forget its losses.  Its entries are removed later, by track_cut_aborted(). */
+/* Forget those of a subtransaction.  Its entries are removed later, by track_cut(). */
 extern void track_abort_sub(SubTransactionId subid);
+
+/* The transaction has ended, and its entries have been removed. */
+extern void track_end_transaction(void);
 
 /* ---- warnings, each once per transaction ---- */
 
 extern void track_warn_snapshot(LockScope scope);
 extern void track_warn_early_unlock(void);
-extern void track_forget_warnings(void);
 
 /*
  * DO and CALL begin and end: they keep a transaction open without a transaction block.

@@ -12,8 +12,8 @@
  * a few round trips of a store that is far away.  Nothing in there raises, allocates or
  * looks at the latch; see release_run_at_end().
  *
- * What belongs to a subtransaction is on a stack (track.c).  A subtransaction that
- * commits passes its entries to its parent; one that aborts removes them.
+ * What belongs to a subtransaction is on a stack (track.c); one that aborts removes its
+ * entries.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -109,8 +109,7 @@ xact_end_count(const Track *t, bool commit)
 }
 
 /*
- * xact_end_from --- end the entries of the stack from "first" on; the caller removes
- * them
+ * xact_end_from --- end the entries of the stack from "first" on, and remove them
  *
  * Recorded tokens come first, since the keys of released holds are not there any more;
  * the newest of them first, as each restores what was recorded before it.
@@ -128,25 +127,19 @@ xact_end_from(int first, bool commit)
 			xact_end_hold(track_at(i));
 		else if (track_at(i)->kind == TRACK_COUNT)
 			xact_end_count(track_at(i), commit);
+	track_cut(first);
 }
-
-/* Parent of the subtransaction that is aborting. */
-static SubTransactionId aborting_parent = InvalidSubTransactionId;
 
 static void
 xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 				  SubTransactionId parent, void *arg)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-	{
-		xact_clean_up();
-		untold_subtransaction_aborts();
-		track_abort_sub(subid);
-		aborting_parent = parent;
-		idle_mind();
-	}
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		track_commit_sub(subid, parent);
+	if (event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	xact_clean_up();
+	untold_subtransaction_aborts();
+	track_abort_sub(subid);
+	idle_mind();
 }
 
 /*
@@ -167,7 +160,6 @@ xact_end_aborted_sub(void)
 	if (first == track_count())
 		return;
 	xact_end_from(first, false);
-	track_cut_aborted(first, aborting_parent);
 	release_run_at_end();
 }
 
@@ -212,8 +204,7 @@ xact_end_failed_jobs(void)
 static void
 xact_forget(void)
 {
-	track_forget_unlocked_losses();
-	track_forget_warnings();
+	track_end_transaction();
 	if (committing)
 		lt_end_commit();
 	committing = false;
@@ -242,7 +233,6 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 	if (track_count() > 0 || nfailed_jobs > 0)
 	{
 		xact_end_from(0, is_commit);
-		track_cut_all();
 		while (nfailed_jobs > 0 && !is_commit)
 			xact_end_failed_jobs();
 		release_end_transaction();
@@ -343,7 +333,7 @@ xact_callback(XactEvent event, void *arg)
 			xact_guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			if (track_nholds() > 0)
+			if (track_has_holds())
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));

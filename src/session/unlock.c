@@ -76,7 +76,6 @@ unlock_last(const LrName *name, HeldEntry *entry)
 		report_lost(WARNING, name, &tally.gone_view);
 		return false;
 	}
-	track_forget_taken(view.owner);
 	track_warn_early_unlock();
 	if (tally.unanswered > 0)
 		ask_report_failure(WARNING, tally.failure);
@@ -92,7 +91,7 @@ unlock_last(const LrName *name, HeldEntry *entry)
 static bool
 unlock_lost(const LrName *name, HeldEntry *entry, HoldView *view)
 {
-	track_unlocked_loss(&entry->key, view);
+	track_unlocked_loss(&entry->key, view, track_taken_in(entry));
 	if (view->scope[SCOPE_XACT].count == 0 && entry->job_count == 0)
 	{
 		LrIndex		hold = entry->hold;
