@@ -386,13 +386,13 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
 }
 
 /*
- * ask_run_until --- see session_int.h
+ * ask_stores --- run operations, adjacent ones of the same store together
  *
- * Adjacent operations of the same store go together.  If this raises while one store is
- * asked, operations of later stores were not sent: they keep the outcome STORE_DOWN.
+ * If this raises while one store is asked, operations of later stores were not sent: they
+ * keep the outcome STORE_DOWN.
  */
-void
-ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+static void
+ask_stores(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 {
 	int			n;
 
@@ -418,12 +418,20 @@ ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered)
 	return ask_one_store(ops[0].store, ops, nops, deadline, STORE_POLL, answered);
 }
 
-static void
-ask_run_bounded(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+void
+ask_abandon(void)
+{
+	for (int i = 0; i < STORE_COUNT; i++)
+		if (store_handle[i] != NULL)
+			lr_store(i)->abandon(store_handle[i]);
+}
+
+void
+ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 {
 	PG_TRY();
 	{
-		ask_run_until(ops, nops, deadline, how);
+		ask_stores(ops, nops, deadline, how);
 	}
 	PG_CATCH();
 	{
@@ -434,29 +442,15 @@ ask_run_bounded(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 }
 
 void
-ask_run_many(StoreOp *ops, int nops, StoreStep how)
+ask_run_many(StoreOp *ops, int nops)
 {
-	ask_run_bounded(ops, nops, lr_now() + lr_call_budget(), how);
+	ask_run_until(ops, nops, lr_now() + lr_call_budget(), STORE_WAIT);
 }
 
 void
-ask_run_within(StoreOp *op, int64 deadline)
+ask_run(StoreOp *op)
 {
-	ask_run_bounded(op, 1, deadline, STORE_WAIT);
-}
-
-void
-ask_run(StoreOp *op, StoreStep how)
-{
-	ask_run_many(op, 1, how);
-}
-
-void
-ask_abandon(void)
-{
-	for (int i = 0; i < STORE_COUNT; i++)
-		if (store_handle[i] != NULL)
-			lr_store(i)->abandon(store_handle[i]);
+	ask_run_many(op, 1);
 }
 
 void
@@ -513,7 +507,7 @@ ask_where_it_is(LrIndex hold, StoreOp *op)
 	lt_place(hold, &op->store, &op->moves, &promised_ms);
 	if (op->lease_ms > 0)
 		op->lease_ms = lr_later(op->lease_ms, promised_ms);
-	ask_run(op, STORE_WAIT);
+	ask_run(op);
 }
 
 void

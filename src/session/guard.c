@@ -164,16 +164,10 @@ guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 static void
 guard_ask_store(GuardWalk *walk)
 {
-	ask_run_many(walk->ops, walk->n, STORE_WAIT);
+	ask_run_many(walk->ops, walk->n);
 	for (int i = 0; i < walk->n; i++)
 		guard_apply_reply(walk, walk->entries[i]->hold, &walk->ops[i]);
 	walk->verified = true;
-}
-
-static void
-guard_count_entry(HeldEntry *entry, void *arg)
-{
-	(*(int *) arg)++;
 }
 
 /*
@@ -209,9 +203,8 @@ guard_walk_holds(bool has_xid)
 {
 	GuardWalk	walk = {.has_xid = has_xid};
 	uint32		topology = topology_epoch();
-	int			n = 0;
+	int			n = held_count();
 
-	held_walk(guard_count_entry, &n);
 	walk.ops = palloc_extended(sizeof(StoreOp) * (Size) n, MCXT_ALLOC_HUGE);
 	walk.entries = palloc_extended(sizeof(HeldEntry *) * (Size) n, MCXT_ALLOC_HUGE);
 	for (int asked = 0;; asked++)

@@ -26,6 +26,8 @@
  */
 #include "lockredis.h"
 
+#include "utils/memutils.h"
+
 #include "locktable/wait.h"
 #include "names.h"
 #include "report.h"
@@ -45,8 +47,8 @@
  * once, or left to the watchdog.
  *
  * As with one acquire (waiting.c), the state that needs cleaning up is in a static
- * structure.  Its arrays belong to the statement: if the session ends in the middle,
- * the abort cleans up before they are freed.
+ * structure.  Its arrays and the names are in a context of our own: the abort of a session
+ * that ends frees the memory of its statement before it cleans up.
  * ----------
  */
 
@@ -60,7 +62,6 @@ typedef enum AtOnceResult
 typedef struct AtOnce
 {
 	bool		active;
-	bool		asking;			/* ops are with the store */
 	int			n;
 	const LrName *const *names;
 	const AcquireRequest *request;
@@ -68,6 +69,9 @@ typedef struct AtOnce
 } AtOnce;
 
 static AtOnce once;
+
+/* Memory of the last call */
+static MemoryContext multi_context = NULL;
 
 /*
  * once_is_free --- does no session of this server hold or await any of the keys?
@@ -131,9 +135,7 @@ at_once_abandon(void)
 	if (!once.active)
 		return;
 	once.active = false;
-	if (once.asking)
-		ask_abandon();
-	once.asking = false;
+	ask_abandon();
 	for (int i = 0; i < once.n; i++)
 	{
 		StoreOp    *op = &once.ops[i];
@@ -145,23 +147,6 @@ at_once_abandon(void)
 							   op->outcome == STORE_UNKNOWN ? op->not_after : 0);
 	}
 	held_forget_reserved();
-}
-
-static void
-once_ask(void)
-{
-	PG_TRY();
-	{
-		once.asking = true;
-		ask_run_many(once.ops, once.n, STORE_WAIT);
-		once.asking = false;
-	}
-	PG_CATCH();
-	{
-		at_once_abandon();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
 }
 
 /*
@@ -300,7 +285,7 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 	if (sent)
 		return AT_ONCE_NOT;
 	once_prepare(names, n, request, store);
-	once_ask();
+	ask_run_many(once.ops, once.n);
 
 	which = once_find_obstacle();
 	op = &once.ops[which];
@@ -425,7 +410,7 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 		return;
 	if (m->request.terms.scope == SCOPE_XACT)
 		track_forget_hold(entry->hold);
-	release_add_untold(entry);
+	(void) release_add(entry, false, NULL);
 }
 
 /*
@@ -434,6 +419,7 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 static void
 multi_undo(Multi *m)
 {
+	at_once_abandon();
 	for (int i = m->nagain - 1; i >= 0; i--)
 	{
 		if (m->again[i].taken)
@@ -504,7 +490,7 @@ multi_begin_leases(const Multi *m)
 		ops[i].lease_ms = lr_later(lease_ms, view.promised_ms);
 		ops[i].min_replicas = ask_min_replicas(&view);
 	}
-	ask_run_many(ops, m->nfresh, STORE_WAIT);
+	ask_run_many(ops, m->nfresh);
 	for (int i = 0; i < m->nfresh; i++)
 	{
 		HeldEntry  *entry = held_find(m->fresh[i], m->request.terms.kind);
@@ -578,14 +564,17 @@ multi_take(Multi *m)
 	return true;
 }
 
-/* After an error, the abort returns the rows that are left (xact_clean_up). */
-bool
-session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+/*
+ * multi_lock --- acquire the locks; false: one of them was busy all the time
+ *
+ * After an error, the abort returns the rows that are left (xact_clean_up).
+ */
+static bool
+multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 {
 	Multi		m = {.request = *request};
 	bool		taken = false;
 
-	session_enter();
 	m.request.began = lr_now();
 	multi_sort_out(&m, names, n);
 	track_reserve_many(n);
@@ -604,5 +593,32 @@ session_multi_lock(const LrName *const *names, int n, const AcquireRequest *requ
 	}
 	PG_END_TRY();
 	lt_return_rows();
+	return taken;
+}
+
+bool
+session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+{
+	const LrName **own;
+	LrName	   *copies;
+	MemoryContext old;
+	bool		taken;
+
+	session_enter();
+	if (multi_context == NULL)
+		multi_context = AllocSetContextCreate(TopMemoryContext, "lockredis several locks",
+											  ALLOCSET_DEFAULT_SIZES);
+	MemoryContextReset(multi_context);
+	old = MemoryContextSwitchTo(multi_context);
+	own = palloc(sizeof(LrName *) * n);
+	copies = palloc(sizeof(LrName) * n);
+	for (int i = 0; i < n; i++)
+	{
+		copies[i] = *names[i];
+		own[i] = &copies[i];
+	}
+	taken = multi_lock(own, n, request);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(multi_context);
 	return taken;
 }

@@ -39,8 +39,7 @@ typedef struct ReleaseItem
 	HeldKey		key;			/* its data stays valid while the hold exists */
 	HoldView	view;			/* of the hold when it was added */
 	SubTransactionId taken_in;	/* see track_taken_in() */
-	int			before;			/* how many had been added before */
-	bool		gone;			/* the release found it lost */
+	HoldView   *told;			/* see release_add() */
 } ReleaseItem;
 
 /*
@@ -50,13 +49,11 @@ typedef struct ReleaseBatch
 {
 	bool		active;
 	int			n;
-	int			nended;			/* operations of the batch before, while this one is empty */
 	int			nhanded;		/* locks that were handed over to sessions of this server
 								 * instead */
 	int			size;
 	StoreOp    *ops;
 	ReleaseItem *items;			/* for each operation */
-	HeldKey    *keys;			/* for release_everything */
 } ReleaseBatch;
 
 static ReleaseBatch batch;
@@ -89,7 +86,6 @@ release_resize(int size)
 	batch.ops = release_resize_array(batch.ops, sizeof(StoreOp) * (Size) size);
 	batch.items = release_resize_array(batch.items,
 									   sizeof(ReleaseItem) * (Size) size);
-	batch.keys = release_resize_array(batch.keys, sizeof(HeldKey) * (Size) size);
 	batch.size = size;
 }
 
@@ -146,77 +142,49 @@ release_keep_ms(const HoldView *view)
 }
 
 /*
- * release_next --- the next operation of the batch, for this hold
- */
-static StoreOp *
-release_next(LrIndex hold, const HeldKey *key, const HoldView *view,
-			 SubTransactionId taken_in)
-{
-	ReleaseItem *item = &batch.items[batch.n];
-
-	item->hold = hold;
-	item->key = *key;
-	item->view = *view;
-	item->taken_in = taken_in;
-	item->before = batch.n;
-	batch.active = true;
-	return &batch.ops[batch.n++];
-}
-
-/*
- * release_add_as --- move a hold from the index to the batch
+ * release_add --- see session_int.h
  *
  * If a session of this server waits for the lock, it is handed over instead.  A loss is
  * recorded before the hold is dropped, so that the commit knows about it even if
- * something raises later; unless the lock was never reported as acquired ("told" is
- * false).
+ * something raises later.
  */
-static bool
-release_add_as(HeldEntry *entry, HoldView *view, bool told)
+bool
+release_add(HeldEntry *entry, bool told, HoldView *view)
 {
-	LrIndex		hold = entry->hold;
-	HeldKey		key = entry->key;
-	SubTransactionId taken_in = track_taken_in(entry);
-	StoreOp    *op;
+	ReleaseItem *item = &batch.items[batch.n];
+	StoreOp    *op = &batch.ops[batch.n];
 
+	item->hold = entry->hold;
+	item->key = entry->key;
+	item->taken_in = track_taken_in(entry);
+	item->told = view;
 	held_delete(entry);
-	switch (lt_begin_release(hold, view))
+	switch (lt_begin_release(item->hold, &item->view))
 	{
 		case RELEASE_LOST:
 			if (told)
-				track_unlocked_loss(&key, view, taken_in);
-			lt_drop_lost(hold);
+				track_unlocked_loss(&item->key, &item->view, item->taken_in);
+			if (view != NULL)
+				*view = item->view;
+			lt_drop_lost(item->hold);
 			return false;
 		case RELEASE_HANDED_OVER:
 			batch.nhanded++;
-			batch.active = true;
-			return true;
-		case RELEASE_IN_STORE:
 			break;
+		case RELEASE_IN_STORE:
+			batch.n++;
+			ask_prepare_held(op, STORE_RELEASE, &item->key, &item->view);
+			op->outcome = STORE_DOWN;	/* until it is sent */
+			op->keep_ms = release_keep_ms(&item->view);
+			if (op->keep_ms > 0)
+				silence_saw_ttl(item->key.hash, op->keep_ms);
 	}
-
+	batch.active = true;
+	if (view != NULL)
+		*view = item->view;
 	if (!told)
-		view->guard = GUARD_OFF;
-	op = release_next(hold, &key, view, taken_in);
-	ask_prepare_held(op, STORE_RELEASE, &key, view);
-	op->keep_ms = release_keep_ms(view);
-	if (op->keep_ms > 0)
-		silence_saw_ttl(key.hash, op->keep_ms);
+		item->view.guard = GUARD_OFF;
 	return true;
-}
-
-bool
-release_add(HeldEntry *entry, HoldView *view)
-{
-	return release_add_as(entry, view, true);
-}
-
-void
-release_add_untold(HeldEntry *entry)
-{
-	HoldView	view;
-
-	(void) release_add_as(entry, &view, false);
 }
 
 /* ----------
@@ -244,11 +212,9 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	losses_add(MyProcPid, op->name, op->name_len, view->scope,
 			   view->lost_reason, view->taken_by);
 
-	item->gone = true;
-	if (tally->gone++ > 0)
-		return;
-	held_copy_name(&item->key, &tally->gone_name);
-	tally->gone_view = *view;
+	tally->gone++;
+	if (item->told != NULL)
+		*item->told = *view;
 }
 
 /*
@@ -280,7 +246,6 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 static void
 release_end_batch(void)
 {
-	batch.nended = batch.n;
 	batch.n = 0;
 	batch.nhanded = 0;
 	batch.active = false;
@@ -298,36 +263,12 @@ release_finish(ReleaseTally *tally)
 	memset(tally, 0, sizeof(ReleaseTally));
 	tally->released = batch.nhanded;
 	for (int i = 0; i < batch.n; i++)
-	{
-		batch.items[i].gone = false;
 		release_finish_one(tally, &batch.ops[i], &batch.items[i]);
-	}
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
 	if (tally->gone > 0)
 		lr_wake_watchdog();
 	release_end_batch();
-}
-
-int
-release_added(void)
-{
-	return batch.n;
-}
-
-bool
-release_next_gone(int *i, int *before, HoldView *view)
-{
-	for (; *i < batch.nended; (*i)++)
-	{
-		if (!batch.items[*i].gone)
-			continue;
-		*before = batch.items[*i].before;
-		*view = batch.items[*i].view;
-		(*i)++;
-		return true;
-	}
-	return false;
 }
 
 void
@@ -338,6 +279,8 @@ release_clean_up(void)
 	if (!batch.active)
 		return;
 	ask_abandon();
+	for (int i = 0; i < batch.n; i++)
+		batch.items[i].told = NULL; /* its statement has ended */
 	release_finish(&tally);
 }
 
@@ -405,23 +348,15 @@ void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
 	release_sort();
-	if (how == STORE_POLL)
-		ask_run_until(batch.ops, batch.n, deadline, how);
-	else
+	PG_TRY();
 	{
-		PG_TRY();
-		{
-			ask_run_until(batch.ops, batch.n, deadline, how);
-		}
-		PG_CATCH();
-		{
-			ask_abandon();
-			release_finish(tally);
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
+		ask_run_until(batch.ops, batch.n, deadline, how);
 	}
-	release_finish(tally);
+	PG_FINALLY();
+	{
+		release_finish(tally);
+	}
+	PG_END_TRY();
 }
 
 /* How long the end of a transaction waits for its releases: this, */
@@ -535,34 +470,20 @@ release_end_transaction(void)
 		return;
 	}
 	for (int i = 0; i < batch.n; i++)
-	{
-		batch.items[i].gone = false;
 		lt_leave_sent(batch.items[i].hold);
-	}
 	lr_count_many(STAT_RELEASES, batch.n + batch.nhanded);
 	release_end_batch();
 }
 
 static void
-release_collect_key(HeldEntry *entry, void *arg)
+release_held(HeldEntry *entry, void *arg)
 {
-	int		   *n = arg;
-
-	batch.keys[(*n)++] = entry->key;
+	(void) release_add(entry, true, NULL);
 }
 
-/* Deleting an entry moves others, so their keys are collected first. */
 void
 release_everything(ReleaseTally *tally)
 {
-	int			n = 0;
-
-	held_walk(release_collect_key, &n);
-	for (int i = 0; i < n; i++)
-	{
-		HoldView	view;
-
-		(void) release_add(held_find_key(&batch.keys[i]), &view);
-	}
+	held_walk(release_held, NULL);
 	release_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL, tally);
 }

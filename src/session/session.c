@@ -473,7 +473,7 @@ session_inspect(const LrName *name, KindId kind, StoreOp *op)
 
 	session_enter();
 	ask_prepare(op, STORE_INSPECT, &key, lt_store_of_key(name));
-	ask_run(op, STORE_WAIT);
+	ask_run(op);
 	if (op->outcome != STORE_OK)
 		ask_report_failure(ERROR, op->outcome);
 }
@@ -501,7 +501,7 @@ session_force(const LrName *name, KindId kind)
 	ask_prepare(&op, STORE_FORCE, &key, seen.store);
 	op.owner_text = several ? seen.digest : seen.holder;
 	op.owner_text_len = strlen(op.owner_text);
-	ask_run(&op, STORE_WAIT);
+	ask_run(&op);
 	if (op.outcome == STORE_WRONG_TYPE ||
 		(op.outcome == STORE_GONE && seen.value == STORE_VALUE_TOKEN &&
 		 seen.digest[0] == '\0'))

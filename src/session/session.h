@@ -144,7 +144,7 @@ extern HeldEntry *held_find_key(const HeldKey *key);
  */
 extern KindId held_kind_of(const LrName *name, KindId first);
 
-/* Call the function for each entry.  It must not delete any. */
+/* Call the function for each entry.  It may delete that one, and no other. */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
 extern void held_walk(HeldCallback callback, void *arg);
 

@@ -48,8 +48,6 @@ typedef struct ReleaseTally
 	int			gone;			/* found lost by the release itself */
 	int			unanswered;
 	StoreOutcome failure;		/* outcome of one that was not answered */
-	LrName		gone_name;		/* name of the first that was gone, */
-	HoldView	gone_view;		/* and its view, as of a lost hold */
 } ReleaseTally;
 
 /*
@@ -63,31 +61,19 @@ extern void release_trim(int n);
 
 /*
  * To release locks, add their entries, then run the batch.  release_add removes the
- * entry from the index.  It returns false if the lock was lost; *view says how, and the
- * hold has been dropped.  Adding, and running with STORE_POLL, never raise.  Losses
- * that either finds are recorded for the commit, see track_unlocked_loss().
+ * entry from the index.  It returns false if the lock was lost; the hold has been dropped
+ * then.  *view, unless "view" is NULL, is a copy of the hold, which must stay valid until
+ * the batch has run: if its release finds it lost, the copy becomes that of a lost hold.
+ * Losses are recorded for the commit (track_unlocked_loss), unless the lock was never
+ * reported as acquired ("told" is false).  Never raises.
  */
-extern bool release_add(HeldEntry *entry, HoldView *view);
-
-/*
- * The same for a lock that was never reported as acquired, so a loss does not matter.
- */
-extern void release_add_untold(HeldEntry *entry);
+extern bool release_add(HeldEntry *entry, bool told, HoldView *view);
 
 /*
  * Run the batch.  With STORE_WAIT an interrupt can end this early; the session does not
- * have the holds any more even then.
+ * have the holds any more even then.  With STORE_POLL it never raises.
  */
 extern void release_run(int64 deadline, StoreStep how, ReleaseTally *tally);
-
-/* The number of releases in the batch so far that go to a store. */
-extern int	release_added(void);
-
-/*
- * Iterate over the locks that the last batch has found lost, starting with *i = 0.
- * *before: how many releases had been added before that one.  False: there are no more.
- */
-extern bool release_next_gone(int *i, int *before, HoldView *view);
 
 /*
  * Run the batch at the end of a (sub)transaction.  Never raises, and does not wait for
@@ -224,21 +210,20 @@ extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 							 const HoldView *view);
 
 /*
- * Run operations, each in its store, until each has an outcome.  Raises only what
- * CHECK_FOR_INTERRUPTS does, and only with STORE_WAIT; even then each operation has an
- * outcome.
- */
-extern void ask_run(StoreOp *op, StoreStep how);
-extern void ask_run_many(StoreOp *ops, int nops, StoreStep how);
-
-/* The same for one operation, interruptible, until that time at most. */
-extern void ask_run_within(StoreOp *op, int64 deadline);
-
-/*
- * The same until that time at most.  When this raises, the caller has to call
- * ask_abandon(), which gives each unfinished operation an outcome.
+ * Run operations, each in its store, until each has an outcome or the time is over.
+ * Raises only what CHECK_FOR_INTERRUPTS does, and only with STORE_WAIT; even then each
+ * operation has an outcome.
  */
 extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how);
+
+/* The same, interruptible, for as long as a call may take; and for one operation. */
+extern void ask_run_many(StoreOp *ops, int nops);
+extern void ask_run(StoreOp *op);
+
+/*
+ * Give each unfinished operation an outcome.  To be called by those who clean up after
+ * FATAL, if their operations are in memory that is still there.
+ */
 extern void ask_abandon(void);
 
 /*

@@ -74,7 +74,7 @@ xact_end_hold(const Track *t)
 	lt_look(t->hold, &view);
 	if (view.scope[SCOPE_SESSION].count == 0)
 	{
-		(void) release_add(entry, &view);
+		(void) release_add(entry, true, NULL);
 		return;
 	}
 	memset(&none, 0, sizeof(none));
@@ -194,7 +194,7 @@ xact_end_failed_jobs(void)
 	entry->failed_jobs = 0;
 	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
 	{
-		(void) release_add(entry, &view);
+		(void) release_add(entry, true, NULL);
 		return;
 	}
 	(void) lt_set_scope(entry->hold, SCOPE_SESSION,

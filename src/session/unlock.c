@@ -37,7 +37,7 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
 	PG_TRY();
 	{
-		ask_run(&seen, STORE_WAIT);
+		ask_run(&seen);
 	}
 	PG_CATCH();
 	{
@@ -63,7 +63,7 @@ unlock_last(const LrName *name, HeldEntry *entry)
 	HoldView	view;
 	ReleaseTally tally;
 
-	if (!release_add(entry, &view))
+	if (!release_add(entry, true, &view))
 	{
 		report_lost(WARNING, name, &view);
 		return false;
@@ -72,8 +72,8 @@ unlock_last(const LrName *name, HeldEntry *entry)
 	if (tally.gone > 0)
 	{
 		if (!lr_kind(view.kind)->each_own)
-			unlock_ask_who_took(name, &tally.gone_view);
-		report_lost(WARNING, name, &tally.gone_view);
+			unlock_ask_who_took(name, &view);
+		report_lost(WARNING, name, &view);
 		return false;
 	}
 	track_warn_early_unlock();
@@ -279,82 +279,233 @@ session_unlock_job(const LrName *name, KindId kind)
 	return view.state == HOLD_HELD;
 }
 
-/* One entry of the index, for session_unlock_all. */
+/* ----------
+ * Several at once
+ * ----------
+ */
+
+/* What becomes of a lock of which a call releases one hold, or all. */
+typedef enum UnlockFate
+{
+	UNLOCK_IN_BATCH,			/* its last hold is in the batch, or was lost: see the view */
+	UNLOCK_LATER,				/* others hold it, too */
+	UNLOCK_NOT_HELD,
+	UNLOCK_DONE
+} UnlockFate;
+
 typedef struct UnlockItem
 {
 	LrName		name;
 	KindId		kind;
 	uint64		number;			/* as in HeldKey */
-	bool		given;			/* one or more holds were released */
-	bool		lost;
-	HoldView	view;			/* if it was lost */
+	UnlockFate	fate;
+	bool		told;			/* its loss was reported */
+	HoldView	view;			/* of one in the batch */
 } UnlockItem;
 
-typedef struct UnlockAll
+typedef struct UnlockList
 {
 	int			n;
 	UnlockItem *items;
-	int		   *added;			/* which one went into the batch, by its order there */
-} UnlockAll;
+} UnlockList;
 
 static void
-unlock_collect_name(HeldEntry *entry, void *arg)
+unlock_make_list(UnlockList *list, int room)
 {
-	UnlockAll  *all = arg;
-	UnlockItem *item = &all->items[all->n++];
-
-	held_copy_name(&entry->key, &item->name);
-	item->kind = entry->key.kind;
-	item->number = entry->key.number;
-	item->given = false;
-	item->lost = false;
+	list->n = 0;
+	list->items = palloc_extended(sizeof(UnlockItem) * (Size) room, MCXT_ALLOC_HUGE);
 }
 
-static HeldEntry *
-unlock_find_item(const UnlockItem *item)
+static UnlockItem *
+unlock_next_item(UnlockList *list, const LrName *name, KindId kind, uint64 number)
+{
+	UnlockItem *item = &list->items[list->n++];
+
+	item->name = *name;
+	item->kind = kind;
+	item->number = number;
+	item->told = false;
+	item->view.state = HOLD_FREE;
+	return item;
+}
+
+static bool
+unlock_is_lost(const UnlockItem *item)
+{
+	return item->fate == UNLOCK_IN_BATCH && item->view.state == HOLD_LOST;
+}
+
+/*
+ * unlock_tell --- report all losses that were not reported yet
+ *
+ * A pending cancel has to wait: it would raise after the first warning.
+ */
+static void
+unlock_tell(const UnlockList *list)
+{
+	HOLD_CANCEL_INTERRUPTS();
+	for (int i = 0; i < list->n; i++)
+	{
+		UnlockItem *item = &list->items[i];
+
+		if (item->told || !unlock_is_lost(item))
+			continue;
+		item->told = true;
+		report_lost(WARNING, &item->name, &item->view);
+	}
+	RESUME_CANCEL_INTERRUPTS();
+}
+
+/*
+ * unlock_run_batch --- report losses that are known, then run the batch
+ *
+ * The order matters: if a batch is interrupted (by a cancel, a time limit, or the end
+ * of the session) while the release of another key hangs, a later warning would never
+ * be seen.  Even a warning can raise (if the client's encoding lacks a character of the
+ * key).  Then the batch is run as at the end of a transaction.  All losses have been
+ * recorded for the commit by then.
+ *
+ * If the batch is interrupted, the losses that it has found are reported.
+ */
+static void
+unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
+{
+	volatile bool running = false;
+
+	PG_TRY();
+	{
+		unlock_tell(list);
+		running = true;
+		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
+	}
+	PG_CATCH();
+	{
+		if (!running)
+			release_run_at_end();
+		unlock_tell(list);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * unlock_report --- report what else came of a batch, in warnings
+ *
+ * Losses come first, since a pending cancel raises after any of the warnings.
+ */
+static void
+unlock_report(const ReleaseTally *tally)
+{
+	if (tally->released > 0)
+		track_warn_early_unlock();
+	if (tally->unanswered > 0)
+		ask_report_failure(WARNING, tally->failure);
+}
+
+/*
+ * unlock_rest --- release session-level holds of a lock that did not go into the batch
+ *
+ * At most so many, and none of the job runner.
+ */
+static bool
+unlock_rest(const UnlockItem *item, int most, bool *warned)
 {
 	HeldKey		key = held_key(&item->name, item->kind);
-
-	key.number = item->number;
-	return held_find_key(&key);
-}
-
-/*
- * unlock_all_of_key --- add the lock to the batch, unless the transaction or a job
- * holds it
- *
- * Returns false also if the lock was lost.
- */
-static bool
-unlock_all_of_key(UnlockItem *item)
-{
-	HeldEntry  *entry = unlock_find_item(item);
-	HoldView	view;
-
-	lt_look(entry->hold, &view);
-	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
-		return false;
-	item->lost = !release_add(entry, &item->view);
-	return !item->lost;
-}
-
-/*
- * unlock_rest_of_key --- release session-level holds of a lock that others hold, too
- *
- * The others are the transaction or the job runner.
- */
-static bool
-unlock_rest_of_key(UnlockItem *item, bool *warned)
-{
-	HeldEntry  *entry = unlock_find_item(item);
+	HeldEntry  *entry;
 	HoldView	view;
 	int			n;
 
+	key.number = item->number;
+	entry = held_find_key(&key);
 	if (entry == NULL)
 		return false;
 	lt_look(entry->hold, &view);
-	n = view.scope[SCOPE_SESSION].count - entry->job_count;
+	n = Min(view.scope[SCOPE_SESSION].count - entry->job_count, most);
 	return n > 0 && unlock_holds(&item->name, entry, &view, n, warned);
+}
+
+/*
+ * unlock_one_of_many --- add the last hold of a key to the batch
+ */
+static void
+unlock_one_of_many(UnlockItem *item)
+{
+	HoldView	view;
+	HeldEntry  *entry = unlock_find(&item->name, item->kind, &view);
+
+	item->fate = UNLOCK_NOT_HELD;
+	if (entry == NULL)
+		return;
+	item->fate = UNLOCK_LATER;
+	if (view.scope[SCOPE_SESSION].count > 1 || view.scope[SCOPE_XACT].count > 0)
+		return;
+	item->fate = UNLOCK_IN_BATCH;
+	(void) release_add(entry, true, &item->view);
+}
+
+/*
+ * unlock_what_is_left --- the keys that did not go into the batch; false: one was not
+ * held, or was lost
+ */
+static bool
+unlock_what_is_left(const UnlockList *list, bool warned)
+{
+	bool		all = true;
+
+	for (int i = 0; i < list->n; i++)
+	{
+		const UnlockItem *item = &list->items[i];
+
+		if (item->fate == UNLOCK_LATER)
+			all &= unlock_rest(item, 1, &warned);
+		else if (item->fate == UNLOCK_NOT_HELD)
+			unlock_warn_not_held(&item->name, item->kind);
+		all &= item->fate != UNLOCK_NOT_HELD && !unlock_is_lost(item);
+	}
+	return all;
+}
+
+/*
+ * session_multi_unlock --- see session.h
+ */
+bool
+session_multi_unlock(const LrName *const *names, int n)
+{
+	UnlockList	list;
+	ReleaseTally tally;
+	bool		all;
+
+	session_enter();
+	unlock_make_list(&list, n);
+	for (int i = 0; i < n; i++)
+		unlock_one_of_many(unlock_next_item(&list, names[i], KIND_REENTRANT, 0));
+	unlock_run_batch(&list, &tally);
+	unlock_tell(&list);
+	unlock_report(&tally);
+	all = unlock_what_is_left(&list, tally.unanswered > 0);
+	pfree(list.items);
+	release_trim(held_count());
+	return all;
+}
+
+/*
+ * unlock_collect --- add the lock to the batch, unless the transaction or a job holds it
+ */
+static void
+unlock_collect(HeldEntry *entry, void *arg)
+{
+	LrName		name;
+	HoldView	view;
+	UnlockItem *item;
+
+	held_copy_name(&entry->key, &name);
+	item = unlock_next_item(arg, &name, entry->key.kind, entry->key.number);
+	lt_look(entry->hold, &view);
+	item->fate = UNLOCK_LATER;
+	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
+		return;
+	item->fate = UNLOCK_IN_BATCH;
+	(void) release_add(entry, true, &item->view);
 }
 
 static int
@@ -378,278 +529,58 @@ unlock_compare_names(const void *a, const void *b)
  * With each_own a key can have thousands of entries.
  */
 static int64
-unlock_count_keys(UnlockAll *all)
+unlock_count_keys(const UnlockList *list)
 {
-	UnlockItem **same = palloc_extended(sizeof(UnlockItem *) * (Size) Max(all->n, 1),
-										MCXT_ALLOC_HUGE);
-	int			nsame = 0;
+	UnlockItem **given = palloc_extended(sizeof(UnlockItem *) * (Size) list->n,
+										 MCXT_ALLOC_HUGE);
+	int			ngiven = 0;
 	int64		n = 0;
 
-	for (int i = 0; i < all->n; i++)
+	for (int i = 0; i < list->n; i++)
 	{
-		if (!all->items[i].given)
-			continue;
-		if (all->items[i].number != 0)
-			same[nsame++] = &all->items[i];
-		else
-			n++;
+		UnlockItem *item = &list->items[i];
+
+		if (item->fate == UNLOCK_DONE ||
+			(item->fate == UNLOCK_IN_BATCH && !unlock_is_lost(item)))
+			given[ngiven++] = item;
 	}
-	qsort(same, nsame, sizeof(UnlockItem *), unlock_compare_names);
-	for (int i = 0; i < nsame; i++)
-		if (i == 0 || unlock_compare_names(&same[i - 1], &same[i]) != 0)
+	qsort(given, ngiven, sizeof(UnlockItem *), unlock_compare_names);
+	for (int i = 0; i < ngiven; i++)
+		if (i == 0 || unlock_compare_names(&given[i - 1], &given[i]) != 0)
 			n++;
-	pfree(same);
+	pfree(given);
 	return n;
-}
-
-/*
- * unlock_report --- report what came of a batch, in warnings
- *
- * Losses come first, since a pending cancel raises after any of the warnings.
- */
-static void
-unlock_report(const ReleaseTally *tally)
-{
-	if (tally->gone == 1)
-		report_lost(WARNING, &tally->gone_name, &tally->gone_view);
-	else if (tally->gone > 1)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("%d Redis locks were lost", tally->gone)));
-	if (tally->released > 0)
-		track_warn_early_unlock();
-	if (tally->unanswered > 0)
-		ask_report_failure(WARNING, tally->failure);
-}
-
-/* Reports losses of the locks of a batch. */
-typedef void (*UnlockTell) (void *arg);
-
-/*
- * unlock_tell --- report all losses
- *
- * A pending cancel has to wait: it would raise after the first warning.
- */
-static void
-unlock_tell(UnlockTell tell, void *arg)
-{
-	HOLD_CANCEL_INTERRUPTS();
-	tell(arg);
-	RESUME_CANCEL_INTERRUPTS();
-}
-
-/*
- * unlock_run_batch --- report losses that are known, then run the batch
- *
- * The order matters: if a batch is interrupted (by a cancel, a time limit, or the end
- * of the session) while the release of another key hangs, a later warning would never
- * be seen.  Even a warning can raise (if the client's encoding lacks a character of the
- * key).  Then the batch is run as at the end of a transaction.  All losses have been
- * recorded for the commit by then.
- *
- * If the batch is interrupted, the losses that it has found are reported.
- */
-static void
-unlock_run_batch(UnlockTell tell_known, UnlockTell tell_found, void *arg,
-				 ReleaseTally *tally)
-{
-	volatile bool running = false;
-
-	PG_TRY();
-	{
-		unlock_tell(tell_known, arg);
-		running = true;
-		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
-	}
-	PG_CATCH();
-	{
-		if (!running)
-			release_run_at_end();
-		unlock_tell(tell_found, arg);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-}
-
-/* What is left to do for a key of session_multi_unlock after the batch. */
-typedef enum UnlockRest
-{
-	REST_NOTHING,
-	REST_LOST,					/* has been reported, see the view */
-	REST_NOT_HELD,				/* to be reported */
-	REST_OTHERS					/* release one of several holds of the key */
-} UnlockRest;
-
-/*
- * unlock_one_of_many --- add the last hold of a key to the batch
- *
- * *view is set if the lock was lost.
- */
-static UnlockRest
-unlock_one_of_many(const LrName *name, HoldView *view)
-{
-	HeldEntry  *entry = unlock_find(name, KIND_REENTRANT, view);
-
-	if (entry == NULL)
-		return REST_NOT_HELD;
-	if (view->scope[SCOPE_SESSION].count > 1 || view->scope[SCOPE_XACT].count > 0)
-		return REST_OTHERS;
-	return release_add(entry, view) ? REST_NOTHING : REST_LOST;
-}
-
-/* The keys of session_multi_unlock. */
-typedef struct UnlockMany
-{
-	int			n;
-	const LrName *const *names;
-	UnlockRest *rest;
-	HoldView   *views;			/* of those that were lost */
-	int		   *added;			/* which one went into the batch, by its order there */
-} UnlockMany;
-
-static void
-unlock_tell_many_lost(void *arg)
-{
-	const UnlockMany *many = arg;
-
-	for (int i = 0; i < many->n; i++)
-		if (many->rest[i] == REST_LOST)
-			report_lost(WARNING, many->names[i], &many->views[i]);
-}
-
-static void
-unlock_tell_many_gone(void *arg)
-{
-	const UnlockMany *many = arg;
-	HoldView	view;
-	int			before;
-
-	for (int i = 0; release_next_gone(&i, &before, &view);)
-		report_lost(WARNING, many->names[many->added[before]], &view);
-}
-
-/*
- * unlock_many_rest --- the keys that did not go into the batch; false: one was not held
- */
-static bool
-unlock_many_rest(UnlockMany *many, bool warned)
-{
-	bool		all = true;
-
-	for (int i = 0; i < many->n; i++)
-	{
-		HeldEntry  *entry;
-
-		switch (many->rest[i])
-		{
-			case REST_NOTHING:
-				break;
-			case REST_LOST:
-				all = false;
-				break;
-			case REST_NOT_HELD:
-				unlock_warn_not_held(many->names[i], KIND_REENTRANT);
-				all = false;
-				break;
-			case REST_OTHERS:
-				entry = unlock_find(many->names[i], KIND_REENTRANT, &many->views[i]);
-				all &= unlock_holds(many->names[i], entry, &many->views[i], 1, &warned);
-				break;
-		}
-	}
-	return all;
-}
-
-/*
- * session_multi_unlock --- see session.h
- */
-bool
-session_multi_unlock(const LrName *const *names, int n)
-{
-	UnlockMany	many = {0};
-	ReleaseTally tally;
-	bool		all;
-
-	session_enter();
-	many.n = n;
-	many.names = names;
-	many.rest = palloc(sizeof(UnlockRest) * n);
-	many.added = palloc(sizeof(int) * n);
-	many.views = palloc_extended(sizeof(HoldView) * (Size) n, MCXT_ALLOC_HUGE);
-	for (int i = 0; i < n; i++)
-	{
-		many.added[release_added()] = i;
-		many.rest[i] = unlock_one_of_many(names[i], &many.views[i]);
-	}
-	unlock_run_batch(unlock_tell_many_lost, unlock_tell_many_gone, &many, &tally);
-	all = tally.gone == 0;
-	tally.gone = 0;				/* reported one by one */
-	unlock_tell(unlock_tell_many_gone, &many);
-	unlock_report(&tally);
-	all &= unlock_many_rest(&many, tally.unanswered > 0);
-	pfree(many.views);
-	pfree(many.added);
-	pfree(many.rest);
-	release_trim(held_count());
-	return all;
-}
-
-static void
-unlock_tell_all_lost(void *arg)
-{
-	const UnlockAll *all = arg;
-
-	for (int i = 0; i < all->n; i++)
-		if (all->items[i].lost)
-			report_lost(WARNING, &all->items[i].name, &all->items[i].view);
-}
-
-static void
-unlock_tell_all_gone(void *arg)
-{
-	const UnlockAll *all = arg;
-	HoldView	view;
-	int			before;
-
-	for (int i = 0; release_next_gone(&i, &before, &view);)
-		report_lost(WARNING, &all->items[all->added[before]].name, &view);
 }
 
 /* If the batch is not interrupted, one warning reports all losses that it has found. */
 int64
 session_unlock_all(void)
 {
-	UnlockAll	all = {0};
+	UnlockList	list;
 	ReleaseTally tally;
-	HoldView	view;
-	int			before;
 	bool		warned;
 	int64		n;
 
 	session_enter();
 	if (held_count() == 0)
 		return 0;
-	all.items = palloc_extended(sizeof(UnlockItem) * (Size) held_count(),
-								MCXT_ALLOC_HUGE);
-	all.added = palloc_extended(sizeof(int) * (Size) held_count(), MCXT_ALLOC_HUGE);
-	held_walk(unlock_collect_name, &all);
-	for (int i = 0; i < all.n; i++)
-	{
-		all.added[release_added()] = i;
-		all.items[i].given = unlock_all_of_key(&all.items[i]);
-	}
-	unlock_run_batch(unlock_tell_all_lost, unlock_tell_all_gone, &all, &tally);
-	for (int i = 0; release_next_gone(&i, &before, &view);)
-		all.items[all.added[before]].given = false;
-
+	unlock_make_list(&list, held_count());
+	held_walk(unlock_collect, &list);
+	unlock_run_batch(&list, &tally);
+	if (tally.gone > 1)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("%d Redis locks were lost", tally.gone)));
+	else
+		unlock_tell(&list);
 	unlock_report(&tally);
 	warned = tally.unanswered > 0;
-	for (int i = 0; i < all.n; i++)
-		if (!all.items[i].lost && !all.items[i].given)
-			all.items[i].given = unlock_rest_of_key(&all.items[i], &warned);
-	n = unlock_count_keys(&all);
-	pfree(all.added);
-	pfree(all.items);
+	for (int i = 0; i < list.n; i++)
+		if (list.items[i].fate == UNLOCK_LATER &&
+			unlock_rest(&list.items[i], PG_INT32_MAX, &warned))
+			list.items[i].fate = UNLOCK_DONE;
+	n = unlock_count_keys(&list);
+	pfree(list.items);
 	release_trim(held_count());
 	return n;
 }

@@ -541,13 +541,13 @@ counts_ask(void)
 	StoreOp    *op = &counting.op;
 	bool		answered;
 
-	ask_run(op, STORE_WAIT);
+	ask_run(op);
 	answered = op->outcome != STORE_UNKNOWN;
 	ask_distrust(op);
 	if (!answered || op->outcome != STORE_UNKNOWN)
 		return;
 	counting.sent_at = op->sent_at;
-	ask_run(op, STORE_WAIT);
+	ask_run(op);
 	ask_distrust(op);
 	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
 		return;
@@ -825,7 +825,7 @@ token_ask(StoreOp *op)
 
 	for (;;)
 	{
-		ask_run_within(op, until);
+		ask_run_until(op, 1, until, STORE_WAIT);
 		ask_distrust(op);
 		if (op->outcome == STORE_GONE && op->kind == STORE_RELEASE && unknown)
 			op->outcome = STORE_UNKNOWN;
@@ -928,7 +928,7 @@ session_number(const LrName *name, KindId kind, StoreOp *op)
 		op->change = wanted.change;
 		op->amount = wanted.amount;
 		op->lease_ms = wanted.lease_ms;
-		ask_run(op, STORE_WAIT);
+		ask_run(op);
 		if (op->outcome != STORE_LATE)
 			break;
 	}
@@ -1044,7 +1044,7 @@ permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8
 	memcpy(op->id, id, LR_SECRET_ID_LEN);
 	op->lease_ms = lease_ms;
 	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
-	ask_run(op, STORE_WAIT);
+	ask_run(op);
 	ask_distrust(op);
 	if (op->outcome != STORE_OK && !ask_says_lost(op))
 		ask_report_failure(ERROR, op->outcome);

@@ -416,7 +416,7 @@ wait_release(void)
 	release.owner = acq.op.owner;
 	release.amount = acq.op.amount;
 	memcpy(release.id, acq.op.id, STORE_ID_LEN);
-	ask_run(&release, STORE_WAIT);
+	ask_run(&release);
 	ask_distrust(&release);
 	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
 	{
