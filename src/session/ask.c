@@ -527,7 +527,7 @@ ask_says_lost(const StoreOp *op)
 	return op->outcome == STORE_GONE || op->outcome == STORE_WRONG_TYPE;
 }
 
-void
+static void
 ask_lose_hold(LrIndex hold, const StoreOp *op)
 {
 	lt_lose(hold, op->owner, op->store, op->moves,

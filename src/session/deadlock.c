@@ -69,16 +69,6 @@
 #include "session/session_int.h"
 #include "stats.h"
 
-/* A wait for a lock of PostgreSQL. */
-typedef struct LockWait
-{
-	int			pid;			/* the process that sleeps: the waiter or its worker */
-	int			blocker_pid;
-	LOCKTAG		tag;
-	LOCKMODE	mode;
-	TimestampTz since;
-} LockWait;
-
 /*
  * One process waits for another one.  Both are process numbers; the members of
  * a parallel query count as their leader, since PostgreSQL's locks do not
@@ -94,7 +84,9 @@ typedef struct Edge
 	bool		is_key;
 	KeyWait		key;			/* if for a key: which, */
 	KeyHolder	holder;			/* and its holder, the blocker; */
-	LockWait	lock;			/* else the lock of PostgreSQL */
+	LOCKTAG		tag;			/* else the lock of PostgreSQL, */
+	LOCKMODE	mode;			/* how it is wanted, */
+	TimestampTz since;			/* and since when */
 } Edge;
 
 /* Sessions that hold a key. */
@@ -486,7 +478,7 @@ is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
  */
 static bool
 is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
-			  int blocker_pid, LockWait *wait)
+			  int blocker_pid, Edge *edge)
 {
 	const LockInstanceData *instances = &data->locks[blocked->first_lock];
 	int			self = waiting_instance(blocked, instances);
@@ -503,29 +495,29 @@ is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
 		sleeper = BackendPidGetProc(blocked->pid);
 		if (sleeper == NULL)
 			return false;
-		wait->pid = blocked->pid;
-		wait->blocker_pid = blocker_pid;
-		wait->tag = instances[self].locktag;
-		wait->mode = instances[self].waitLockMode;
-		wait->since = pg_atomic_read_u64(&sleeper->waitStart);
+		edge->pid = blocked->pid;
+		edge->blocker_pid = blocker_pid;
+		edge->tag = instances[self].locktag;
+		edge->mode = instances[self].waitLockMode;
+		edge->since = pg_atomic_read_u64(&sleeper->waitStart);
 		return true;
 	}
 	return false;
 }
 
 /*
- * lock_wait_between --- does the blocker keep the waiter from a lock?  *wait says from which.
+ * lock_wait_between --- does the blocker of the edge keep the waiter from a lock?
  */
 static bool
-lock_wait_between(LrIndex waiter, LrIndex blocker, LockWait *wait)
+lock_wait_between(Edge *edge)
 {
-	int			blocker_pid = GetPGProcByNumber(blocker)->pid;
+	int			blocker_pid = GetPGProcByNumber(edge->blocker)->pid;
 	BlockedProcsData *data =
-		GetBlockerStatusData(GetPGProcByNumber(waiter)->pid);
+		GetBlockerStatusData(GetPGProcByNumber(edge->waiter)->pid);
 	bool		found = false;
 
 	for (int i = 0; !found && blocker_pid != 0 && i < data->nprocs; i++)
-		found = is_blocked_by(data, &data->procs[i], blocker_pid, wait);
+		found = is_blocked_by(data, &data->procs[i], blocker_pid, edge);
 	free_data(data);
 	return found;
 }
@@ -681,10 +673,8 @@ deadlock_read_edge(LrIndex waiter, LrIndex blocker)
 	edge->blocker = blocker;
 	if (deadlock_read_key_edge(edge))
 		return edge;
-	if (!lock_wait_between(waiter, blocker, &edge->lock))
+	if (!lock_wait_between(edge))
 		return NULL;
-	edge->pid = edge->lock.pid;
-	edge->blocker_pid = edge->lock.blocker_pid;
 	edge->generation = lt_wait_generation(waiter);
 	return edge;
 }
@@ -704,9 +694,9 @@ deadlock_is_same_wait(const Edge *a, const Edge *b)
 		return false;
 	if (a->is_key)
 		return a->holder.hold == b->holder.hold && a->holder.owner == b->holder.owner;
-	return a->lock.mode == b->lock.mode &&
-		a->lock.since == b->lock.since && a->lock.since != 0 &&
-		memcmp(&a->lock.tag, &b->lock.tag, sizeof(LOCKTAG)) == 0;
+	return a->mode == b->mode &&
+		a->since == b->since && a->since != 0 &&
+		memcmp(&a->tag, &b->tag, sizeof(LOCKTAG)) == 0;
 }
 
 /*
@@ -822,12 +812,12 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 		StringInfoData tag;
 
 		initStringInfo(&tag);
-		DescribeLockTag(&tag, &edge->lock.tag);
+		DescribeLockTag(&tag, &edge->tag);
 		appendStringInfo(buf,
 						 _("Process %d waits for %s on %s; blocked by process %d."),
 						 edge->pid,
-						 GetLockmodeName(edge->lock.tag.locktag_lockmethodid,
-										 edge->lock.mode),
+						 GetLockmodeName(edge->tag.locktag_lockmethodid,
+										 edge->mode),
 						 tag.data, edge->blocker_pid);
 		return;
 	}

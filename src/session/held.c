@@ -79,17 +79,14 @@ static held_chains_hash *held_chains = NULL;
 static uint64 last_number = 0;
 
 /*
- * A reserved entry has no hold, and this is its name.  If its acquire fails, the entry
- * stays until the next call removes it.
+ * Reserved entries have no hold.  Those whose acquires fail stay until the next call
+ * removes them.  The names are those of the caller, or a copy of the only one.
  */
-static LrName reserved_name;
-static HeldKey reserved_key;
-static bool is_reserved = false;
-
-/* Entries that were reserved together have the names of their caller. */
 static const LrName *const *reserved_names;
 static int	nreserved = 0;
 static KindId reserved_kind;
+static uint64 reserved_number;
+static LrName reserved_name;
 
 int64		held_commit_floor = LR_NEVER;
 int			held_nverified = 0;
@@ -153,25 +150,31 @@ held_find_number(HeldKey key, uint64 number)
 	return held_index_lookup(held_index, key);
 }
 
+/*
+ * held_reserved_key --- the key of an entry that was reserved
+ */
+static HeldKey
+held_reserved_key(const LrName *name)
+{
+	HeldKey		key = held_key(name, reserved_kind);
+
+	key.number = reserved_number;
+	return key;
+}
+
 void
 held_forget_reserved(void)
 {
-	if (is_reserved)
-	{
-		HeldChain  *chain = reserved_key.number != 0 ? held_chain_of(reserved_key) : NULL;
-
-		held_index_delete(held_index, reserved_key);
-		if (chain != NULL && chain->newest == 0)
-			held_chains_delete_item(held_chains, chain);
-	}
-	is_reserved = false;
 	for (int i = 0; i < nreserved; i++)
 	{
-		HeldKey		key = held_key(reserved_names[i], reserved_kind);
+		HeldKey		key = held_reserved_key(reserved_names[i]);
 		HeldEntry  *entry = held_index_lookup(held_index, key);
+		HeldChain  *chain = key.number != 0 ? held_chain_of(key) : NULL;
 
 		if (entry != NULL && entry->hold == LR_NONE)
 			held_index_delete_item(held_index, entry);
+		if (chain != NULL && chain->newest == 0)
+			held_chains_delete_item(held_chains, chain);
 	}
 	nreserved = 0;
 }
@@ -241,6 +244,18 @@ held_walk(HeldCallback callback, void *arg)
 }
 
 static void
+held_insert_chain(HeldKey key)
+{
+	HeldChain  *chain;
+	bool		found;
+
+	key.number = 0;
+	chain = held_chains_insert(held_chains, key, &found);
+	if (!found)
+		chain->newest = 0;
+}
+
+static void
 held_insert(HeldKey key)
 {
 	bool		found;
@@ -257,42 +272,37 @@ held_insert(HeldKey key)
 }
 
 /*
- * held_reserve --- see session.h
+ * held_reserve_all --- see session.h
  *
- * What an acquire has left that failed for lack of memory is removed first, while
- * reserved_name still has the name of its chain.
+ * What an acquire has left that failed for lack of memory is removed first.
  */
-void
-held_reserve(const LrName *name, KindId kind)
-{
-	held_forget_reserved();
-	held_trim();
-	reserved_name = *name;
-	reserved_key = held_key(&reserved_name, lr_kind(kind)->held_as);
-	if (lr_kind(kind)->each_own)
-	{
-		bool		found;
-		HeldChain  *chain = held_chains_insert(held_chains, reserved_key, &found);
-
-		if (!found)
-			chain->newest = 0;
-		reserved_key.number = ++last_number;
-	}
-	is_reserved = true;
-	held_insert(reserved_key);
-}
-
 void
 held_reserve_all(const LrName *const *names, int n, KindId kind)
 {
+	held_forget_reserved();
 	held_trim();
 	reserved_names = names;
 	reserved_kind = lr_kind(kind)->held_as;
+	reserved_number = lr_kind(kind)->each_own ? ++last_number : 0;
+	nreserved = n;
 	for (int i = 0; i < n; i++)
 	{
-		held_insert(held_key(names[i], reserved_kind));
-		nreserved = i + 1;
+		HeldKey		key = held_reserved_key(names[i]);
+
+		if (key.number != 0)
+			held_insert_chain(key);
+		held_insert(key);
 	}
+}
+
+void
+held_reserve(const LrName *name, KindId kind)
+{
+	static const LrName *const only = &reserved_name;
+
+	held_forget_reserved();
+	reserved_name = *name;
+	held_reserve_all(&only, 1, kind);
 }
 
 /*
@@ -337,36 +347,23 @@ held_note_lease(const HeldEntry *entry)
 }
 
 /*
- * held_complete_as --- the lock was acquired; never raises
+ * held_complete --- see session.h
  *
  * From now on the key refers to the name in the lock table, which stays there as long
  * as the hold.
  */
-static HeldEntry *
-held_complete_as(HeldKey key, LrIndex hold, CommitGuard guard)
+HeldEntry *
+held_complete(const LrName *name, LrIndex hold, CommitGuard guard)
 {
-	HeldEntry  *entry = held_index_lookup(held_index, key);
+	HeldEntry  *entry = held_index_lookup(held_index, held_reserved_key(name));
 
 	entry->hold = hold;
 	entry->key.data = lt_hold_name(hold);
 	held_note_lease(entry);
 	held_tighten_guard(entry, guard);
-	if (key.number != 0)
+	if (entry->key.number != 0)
 		held_join_chain(entry);
 	return entry;
-}
-
-HeldEntry *
-held_complete(LrIndex hold, CommitGuard guard)
-{
-	is_reserved = false;
-	return held_complete_as(reserved_key, hold, guard);
-}
-
-HeldEntry *
-held_complete_one(const LrName *name, KindId kind, LrIndex hold, CommitGuard guard)
-{
-	return held_complete_as(held_key(name, lr_kind(kind)->held_as), hold, guard);
 }
 
 void

@@ -200,7 +200,7 @@ once_keep_granted(void)
 			lt_note_without(hold, op->owner, op->without);
 		if (op->nodes != 0)
 			lt_note_nodes(hold, op->owner, op->nodes);
-		entry = held_complete_one(once.names[i], terms->kind, hold, terms->guard);
+		entry = held_complete(once.names[i], hold, terms->guard);
 		track_acquired(entry, terms->scope);
 	}
 	lr_count_many(STAT_ACQUIRES, had);

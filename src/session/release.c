@@ -35,7 +35,6 @@
 /* The lock of an operation of the batch. */
 typedef struct ReleaseItem
 {
-	LrIndex		hold;
 	HeldKey		key;			/* its data stays valid while the hold exists */
 	HoldView	view;			/* of the hold when it was added */
 	SubTransactionId taken_in;	/* see track_taken_in() */
@@ -153,20 +152,20 @@ release_add(HeldEntry *entry, bool told, HoldView *view)
 {
 	ReleaseItem *item = &batch.items[batch.n];
 	StoreOp    *op = &batch.ops[batch.n];
+	LrIndex		hold = entry->hold;
 
-	item->hold = entry->hold;
 	item->key = entry->key;
 	item->taken_in = track_taken_in(entry);
 	item->told = view;
 	held_delete(entry);
-	switch (lt_begin_release(item->hold, &item->view))
+	switch (lt_begin_release(hold, &item->view))
 	{
 		case RELEASE_LOST:
 			if (told)
 				track_unlocked_loss(&item->key, &item->view, item->taken_in);
 			if (view != NULL)
 				*view = item->view;
-			lt_drop_lost(item->hold);
+			lt_drop_lost(hold);
 			return false;
 		case RELEASE_HANDED_OVER:
 			batch.nhanded++;
@@ -174,6 +173,7 @@ release_add(HeldEntry *entry, bool told, HoldView *view)
 		case RELEASE_IN_STORE:
 			batch.n++;
 			ask_prepare_held(op, STORE_RELEASE, &item->key, &item->view);
+			op->hold = hold;
 			op->outcome = STORE_DOWN;	/* until it is sent */
 			op->keep_ms = release_keep_ms(&item->view);
 			if (op->keep_ms > 0)
@@ -228,18 +228,18 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	{
 		case STORE_OK:
 			tally->released++;
-			lt_end_release(item->hold, op->store, op->topology, op->receivers,
+			lt_end_release(op->hold, op->store, op->topology, op->receivers,
 						   op->nodes);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
 			release_note_gone(tally, op, item);
-			lt_end_release(item->hold, op->store, op->topology, 0, op->nodes);
+			lt_end_release(op->hold, op->store, op->topology, 0, op->nodes);
 			break;
 		default:
 			tally->unanswered++;
 			tally->failure = op->outcome;
-			lt_orphan(item->hold, op->sent_at);
+			lt_orphan(op->hold, op->sent_at);
 	}
 }
 
@@ -461,8 +461,6 @@ release_end_transaction(void)
 		return;
 	}
 	release_sort();
-	for (int i = 0; i < batch.n; i++)
-		batch.ops[i].hold = batch.items[i].hold;
 	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),
 				  release_answered))
 	{
@@ -470,7 +468,7 @@ release_end_transaction(void)
 		return;
 	}
 	for (int i = 0; i < batch.n; i++)
-		lt_leave_sent(batch.items[i].hold);
+		lt_leave_sent(batch.ops[i].hold);
 	lr_count_many(STAT_RELEASES, batch.n + batch.nhanded);
 	release_end_batch();
 }

@@ -144,48 +144,33 @@ session_add_count(ScopeHold *part, const LockTerms *terms)
 }
 
 /*
- * session_refuse_reentry --- raise for the loss of what was held before
- */
-static void
-session_refuse_reentry(const LrName *name, LrIndex hold, LockScope scope,
-					   const ScopeHold *before)
-{
-	HoldView	view;
-
-	lt_look(hold, &view);
-	view.scope[scope] = *before;
-	session_refuse_lost(name, &view);
-}
-
-/*
- * session_send_reentry --- have the store lengthen the lease for a re-entry
+ * session_lengthen --- have the store lengthen the lease of a hold; false: it is lost
  *
- * *view is what is wanted, and what is held when this returns; "before" is what was
- * held in the wanted scope before.
+ * The lock table gets the parts of *view, and the lease; *view is what is held when this
+ * returns.  If the lock is moved meanwhile, the lease is lengthened where it is now.
  */
-static void
-session_send_reentry(const LrName *name, const HeldEntry *entry,
-					 const LockTerms *terms, HoldView *view,
-					 const ScopeHold *before)
+static bool
+session_lengthen(const HeldEntry *entry, HoldView *view, int64 ttl_ms, int64 lease_ms,
+				 bool keep)
 {
-	ScopeHold	wanted = view->scope[terms->scope];
 	StoreOp		op;
 
 	do
 	{
-		ask_lengthen(entry, view, request_ttl_ms(terms), terms->keep_until != 0, &op);
+		ask_lengthen(entry, view, ttl_ms, keep, &op);
 		if (ask_says_lost(&op))
-			session_refuse_reentry(name, entry->hold, terms->scope, before);
+			return false;
 		if (op.outcome != STORE_OK)
 			ask_report_failure(ERROR, op.outcome);
 
 		/* The old lease may have ended before the reply was read. */
-		(void) lt_set_scope(entry->hold, terms->scope, &wanted,
-							lr_lease_deadline(op.sent_at, terms->lease_ms), op.moves);
+		for (int i = 0; i < SCOPE_COUNT; i++)
+			if (view->scope[i].count > 0)
+				(void) lt_set_scope(entry->hold, i, &view->scope[i],
+									lr_lease_deadline(op.sent_at, lease_ms), op.moves);
 		lt_look(entry->hold, view);
-		if (view->state == HOLD_LOST)
-			session_refuse_reentry(name, entry->hold, terms->scope, before);
-	} while (view->moves != op.moves);
+	} while (view->state == HOLD_HELD && view->moves != op.moves);
+	return view->state == HOLD_HELD;
 }
 
 /*
@@ -236,7 +221,13 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	{
 		PG_TRY();
 		{
-			session_send_reentry(name, entry, terms, &view, &before);
+			if (!session_lengthen(entry, &view, request_ttl_ms(terms), terms->lease_ms,
+								  terms->keep_until != 0))
+			{
+				lt_look(hold, &view);
+				view.scope[terms->scope] = before;
+				session_refuse_lost(name, &view);
+			}
 		}
 		PG_CATCH();
 		{
@@ -309,7 +300,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		held_forget_reserved();
 		return false;
 	}
-	entry = held_complete(hold, request->terms.guard);
+	entry = held_complete(name, hold, request->terms.guard);
 	track_acquired(entry, request->terms.scope);
 	long_wait_acquired(name);
 	if (got)
@@ -368,49 +359,23 @@ session_look(const LrName *name, KindId kind, HoldView *view)
 }
 
 /*
- * session_extend_scopes --- record the lease that the store has lengthened
- */
-static void
-session_extend_scopes(LrIndex hold, HoldView *view, const StoreOp *op, int64 lease_ms,
-					  bool renewed)
-{
-	for (int i = 0; i < SCOPE_COUNT; i++)
-	{
-		ScopeHold  *part = &view->scope[i];
-
-		if (part->count == 0)
-			continue;
-		part->renewed = renewed;
-		part->lease_ms = lease_ms;
-		(void) lt_set_scope(hold, i, part,
-							lr_lease_deadline(op->sent_at, lease_ms), op->moves);
-	}
-}
-
-/*
  * session_extend_one --- extend one hold; false: it is lost
- *
- * If the lock is moved meanwhile, it is extended where it is now.
  */
 static bool
 session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewed)
 {
-	StoreOp		op;
+	bool		had;
 
 	if (view->state == HOLD_LOST)
 		return false;
-	do
+	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
-		ask_lengthen(entry, view, lease_ms, false, &op);
-		if (ask_says_lost(&op))
-			return false;
-		if (op.outcome != STORE_OK)
-			ask_report_failure(ERROR, op.outcome);
-		session_extend_scopes(entry->hold, view, &op, lease_ms, renewed);
-		held_note_lease(entry);
-		lt_look(entry->hold, view);
-	} while (view->state == HOLD_HELD && view->moves != op.moves);
-	return view->state == HOLD_HELD;
+		view->scope[i].renewed = renewed;
+		view->scope[i].lease_ms = lease_ms;
+	}
+	had = session_lengthen(entry, view, lease_ms, lease_ms, false);
+	held_note_lease(entry);
+	return had;
 }
 
 /*

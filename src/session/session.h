@@ -15,6 +15,7 @@
 
 #include "lockredis.h"
 
+#include "common/cryptohash.h"
 #include "storage/ipc.h"
 
 #include "kinds/kind.h"
@@ -150,18 +151,14 @@ extern void held_walk(HeldCallback callback, void *arg);
 
 /*
  * An acquire makes its entry before it asks the store, because nothing may fail
- * afterwards.  When the lock is acquired, held_complete adds the hold to the entry.
+ * afterwards.  When the lock is acquired, held_complete adds the hold to the entry; it
+ * never raises.  held_reserve_all: the same for several locks at once, of a kind without
+ * each_own.  These names must stay valid until all entries have been completed or
+ * forgotten.
  */
 extern void held_reserve(const LrName *name, KindId kind);
-extern HeldEntry *held_complete(LrIndex hold, CommitGuard guard);
-
-/*
- * The same for several locks at once.  The names must stay valid until all entries have
- * been completed or forgotten.
- */
 extern void held_reserve_all(const LrName *const *names, int n, KindId kind);
-extern HeldEntry *held_complete_one(const LrName *name, KindId kind, LrIndex hold,
-									CommitGuard guard);
+extern HeldEntry *held_complete(const LrName *name, LrIndex hold, CommitGuard guard);
 
 /*
  * Remove entries that were reserved and not completed.  held_find, held_walk and
@@ -325,6 +322,10 @@ typedef struct LockToken
 	int			len;
 	uint8		id[STORE_ID_LEN];	/* all later requests send this */
 } LockToken;
+
+/* The digest of a text.  Returns NULL, or why there is none. */
+extern const char *token_digest(pg_cryptohash_type type, const char *bytes, int len,
+								uint8 *out, Size size);
 
 /* Make it from the bytes of a token, which must stay valid. */
 extern void token_make(const char *bytes, int len, LockToken *out);

@@ -30,6 +30,9 @@ extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 extern void wait_require_watchdog(const LockTerms *terms);
 extern void wait_require_place(void);
 
+/* Sleep for that long, or until the latch is set; then look for interrupts. */
+extern void wait_nap(int64 ms, uint32 event);
+
 /* Raise an error: the lock was granted only after its lease had ended. */
 extern void wait_report_too_late(const LockTerms *terms);
 
@@ -270,12 +273,8 @@ extern void ask_lengthen(const HeldEntry *entry, const HoldView *view,
  */
 extern bool ask_settle(LrIndex hold, StoreOp *op);
 
-/*
- * ask_says_lost: does the answer say that our owner is not there?  ask_lose_hold marks
- * the hold lost for that.
- */
+/* Does the answer say that our owner is not there? */
 extern bool ask_says_lost(const StoreOp *op);
-extern void ask_lose_hold(LrIndex hold, const StoreOp *op);
 
 /* The error of the store that failed last. */
 extern const StoreError *ask_error(void);

@@ -22,7 +22,6 @@
 #include "lockredis.h"
 
 #include "access/xact.h"
-#include "common/cryptohash.h"
 #include "common/int.h"
 #include "common/sha1.h"
 #include "common/sha2.h"
@@ -416,7 +415,6 @@ untold_forget_some(const char *name, int len, KindId kind, int64 amount)
 static struct
 {
 	bool		active;
-	LrIndex		hold;
 	int64		sent_at;		/* when the first request that may have run was sent; 0 =
 								 * there is none */
 	StoreOp		op;
@@ -428,8 +426,7 @@ static struct
 	int			npending;		/* records of this transaction */
 	int			n;
 	int			size;
-	StoreOp    *ops;
-	LrIndex    *holds;			/* for each operation */
+	StoreOp    *ops;			/* each has its hold */
 }			at_end;
 
 /*
@@ -439,6 +436,7 @@ static void
 counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
 {
 	ask_prepare(op, STORE_TALLY, key, lr_first_store());
+	op->hold = hold;
 	op->owner = lt_owner(hold);
 	op->amount = lt_owed_amount(hold);
 }
@@ -480,13 +478,13 @@ counts_tell(const StoreOp *op)
  * statement that took them fails.
  */
 static bool
-counts_settle(LrIndex hold, const StoreOp *op, bool committed)
+counts_settle(const StoreOp *op, bool committed)
 {
 	if (!committed && (counts_is_open(op) || op->outcome == STORE_OK))
 		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
 	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
 	{
-		lt_leave_owed(hold, op->store, op->topology, op->sent_at);
+		lt_leave_owed(op->hold, op->store, op->topology, op->sent_at);
 		return false;
 	}
 	if (op->outcome == STORE_OK)
@@ -494,7 +492,7 @@ counts_settle(LrIndex hold, const StoreOp *op, bool committed)
 		ask_forget(op);
 		counts_tell(op);
 	}
-	lt_owed_done(hold);
+	lt_owed_done(op->hold);
 	return true;
 }
 
@@ -526,7 +524,7 @@ counts_abandon(void)
 	counting.active = false;
 	ask_abandon();
 	counts_note_first(&counting.op);
-	(void) counts_settle(counting.hold, &counting.op, false);
+	(void) counts_settle(&counting.op, false);
 }
 
 /*
@@ -560,12 +558,13 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 {
 	HeldKey		key = held_key(name, kind);
 	StoreOutcome outcome;
+	LrIndex		hold;
 
 	request_require_number(kind, name);
 	wait_require_place();
-	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &counting.hold))
+	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &hold))
 		report_table_full();
-	counts_prepare(&counting.op, &key, counting.hold);
+	counts_prepare(&counting.op, &key, hold);
 	counting.sent_at = 0;
 	counting.active = true;
 	PG_TRY();
@@ -582,7 +581,7 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 
 	outcome = counting.op.outcome;
 	*left = counting.op.available;
-	if (!counts_settle(counting.hold, &counting.op, false))
+	if (!counts_settle(&counting.op, false))
 	{
 		ask_report_failure(WARNING, outcome);
 		return false;
@@ -621,9 +620,6 @@ counts_reserve(int n)
 	at_end.ops = at_end.ops == NULL ?
 		MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (Size) size) :
 		repalloc_huge(at_end.ops, sizeof(StoreOp) * (Size) size);
-	at_end.holds = at_end.holds == NULL ?
-		MemoryContextAllocHuge(TopMemoryContext, sizeof(LrIndex) * (Size) size) :
-		repalloc_huge(at_end.holds, sizeof(LrIndex) * (Size) size);
 	ask_reserve(size);
 	at_end.size = size;
 }
@@ -680,7 +676,6 @@ counts_add(const Track *t)
 	if (!t->first)
 		return;
 	Assert(at_end.n < at_end.size);
-	at_end.holds[at_end.n] = t->hold;
 	counts_prepare(&at_end.ops[at_end.n++], &t->key, t->hold);
 }
 
@@ -702,7 +697,7 @@ counts_run_at_end(void)
 		StoreOp    *op = &at_end.ops[i];
 
 		ask_distrust(op);
-		(void) counts_settle(at_end.holds[i], op, true);
+		(void) counts_settle(op, true);
 	}
 	at_end.n = 0;
 }
@@ -715,13 +710,11 @@ counts_run_at_end(void)
  * ----------
  */
 
-/*
- * token_digest --- the digest of a token, by the algorithm TYPE
- */
-static void
+const char *
 token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
 {
 	pg_cryptohash_ctx *ctx = pg_cryptohash_create(type);
+	const char *reason = NULL;
 
 	if (ctx == NULL)
 		ereport(ERROR,
@@ -730,15 +723,23 @@ token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Si
 	if (pg_cryptohash_init(ctx) < 0 ||
 		pg_cryptohash_update(ctx, (const uint8 *) bytes, len) < 0 ||
 		pg_cryptohash_final(ctx, out, size) < 0)
-	{
-		const char *reason = pg_cryptohash_error(ctx);
+		reason = pg_cryptohash_error(ctx);
+	pg_cryptohash_free(ctx);
+	return reason;
+}
 
-		pg_cryptohash_free(ctx);
+/*
+ * token_id --- digest of a token, which later requests have instead of it
+ */
+static void
+token_id(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
+{
+	const char *reason = token_digest(type, bytes, len, out, size);
+
+	if (reason != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not compute the digest of a token: %s", reason)));
-	}
-	pg_cryptohash_free(ctx);
 }
 
 /*
@@ -754,12 +755,12 @@ token_make(const char *bytes, int len, LockToken *out)
 
 	if (!lr_store_can(lr_first_store(), STORE_HAS_DIGESTS))
 	{
-		token_digest(PG_SHA1, bytes, len, out->id, SHA1_DIGEST_LENGTH);
+		token_id(PG_SHA1, bytes, len, out->id, SHA1_DIGEST_LENGTH);
 		out->data = bytes;
 		out->len = len;
 		return;
 	}
-	token_digest(PG_SHA256, bytes, len, digest, sizeof(digest));
+	token_id(PG_SHA256, bytes, len, digest, sizeof(digest));
 	memcpy(out->id, digest, STORE_ID_LEN);
 	hex = palloc(2 * sizeof(digest));
 	(void) hex_encode((const char *) digest, sizeof(digest), hex);
@@ -773,21 +774,34 @@ token_make(const char *bytes, int len, LockToken *out)
  */
 
 /*
- * unowned_take --- acquire a lock of an ownerless kind; false: busy
+ * unowned_take --- acquire a lock or a permit that is not in the index; false: busy
  *
- * untold_begin() comes first, since long_wait_acquired() writes to the log, and
- * interrupts are processed after that.
+ * *hold is valid unless the kind is ownerless.  The caller calls untold_begin(), and then
+ * long_wait_acquired(), which writes to the log: interrupts are processed after that.
  */
 static bool
-unowned_take(const LrName *name, const AcquireRequest *request, Untold *u)
+unowned_take(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 {
-	LrIndex		hold;
-
 	session_enter();
 	if (held_count() > 0)
 		session_require_beside(name, request->terms.kind);
 	request_require_store(request->terms.kind, current_store());
-	if (!wait_for_lock(name, request, &hold))
+	return wait_for_lock(name, request, hold);
+}
+
+/*
+ * unowned_take_untold --- acquire a lock of an ownerless kind, which is released if the
+ * statement fails; false: busy
+ */
+static bool
+unowned_take_untold(const LrName *name, const AcquireRequest *request)
+{
+	Untold	   *u = NULL;
+	LrIndex		hold;
+
+	if (lr_leaves_something(request->terms.kind))
+		u = untold_make(name, &request->terms);
+	if (!unowned_take(name, request, &hold))
 		return false;
 	untold_begin(u, 0);
 	long_wait_acquired(name);
@@ -797,13 +811,10 @@ unowned_take(const LrName *name, const AcquireRequest *request, Untold *u)
 bool
 session_token_lock(const LrName *name, AcquireRequest *request, const LockToken *token)
 {
-	Untold	   *u;
-
 	memcpy(request->terms.id, token->id, STORE_ID_LEN);
 	request->token = token->data;
 	request->token_len = token->len;
-	u = untold_make(name, &request->terms);
-	return unowned_take(name, request, u);
+	return unowned_take_untold(name, request);
 }
 
 /* ----------
@@ -834,11 +845,7 @@ token_ask(StoreOp *op)
 			unknown = unknown || op->outcome == STORE_UNKNOWN;
 			if (lr_now() + REPEAT_MS * LR_US_PER_MS < until)
 			{
-				(void) WaitLatch(MyLatch,
-								 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-								 REPEAT_MS, LR_WAIT_REPLY);
-				ResetLatch(MyLatch);
-				CHECK_FOR_INTERRUPTS();
+				wait_nap(REPEAT_MS, LR_WAIT_REPLY);
 				continue;
 			}
 		}
@@ -964,66 +971,29 @@ session_drain(const LrName *name, KindId kind)
 bool
 session_wait_for_number(const LrName *name, AcquireRequest *request)
 {
-	Untold	   *u = NULL;
-
 	request->terms.lease_ms = TICKET_LIFE_MS;
 	session_enter();
 	request_require_number(request->terms.kind, name);
-	if (lr_leaves_something(request->terms.kind))
-		u = untold_make(name, &request->terms);
-	return unowned_take(name, request, u);
-}
-
-/*
- * permits_look_for_cancel --- process an interrupt that came with the answer
- *
- * It has to be processed now: with a later error, the id would be lost.  Until then the
- * permit is in the index, so the end of the session releases it.
- */
-static void
-permits_look_for_cancel(const LrName *name, KindId kind, LrIndex hold)
-{
-	uint64		owner = lt_owner(hold);
-
-	PG_TRY();
-	{
-		CHECK_FOR_INTERRUPTS();
-	}
-	PG_CATCH();
-	{
-		held_delete(held_find_owner(name, kind, owner));
-		lt_pass_on(hold);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-	held_delete(held_find_owner(name, kind, owner));
+	return unowned_take_untold(name, request);
 }
 
 /*
  * session_acquire --- see session.h
+ *
+ * Nothing raises between the answer and untold_begin().  If an interrupt came with the
+ * answer, its error ends the statement after that, and the permit is released.
  */
 bool
 session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 {
+	Untold	   *u;
 	LrIndex		hold;
 	uint64		owner;
-	Untold	   *u;
 
-	session_enter();
-	if (held_count() > 0)
-		session_require_beside(name, request->terms.kind);
-	request_require_store(request->terms.kind, current_store());
 	u = untold_make(name, &request->terms);
-	release_reserve(held_count() + 1);
-	held_reserve(name, request->terms.kind);
-	if (!wait_for_lock(name, request, &hold))
-	{
-		held_forget_reserved();
+	if (!unowned_take(name, request, &hold))
 		return false;
-	}
-	(void) held_complete(hold, request->terms.guard);
 	owner = lt_owner(hold);
-	permits_look_for_cancel(name, request->terms.kind, hold);
 	if (!lt_let_stay(hold))
 		wait_report_too_late(&request->terms);
 	untold_begin(u, owner);

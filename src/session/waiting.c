@@ -124,6 +124,18 @@ static Acquire acq;
  */
 
 /*
+ * wait_nap --- sleep for that long, or until the latch is set
+ */
+void
+wait_nap(int64 ms, uint32 event)
+{
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (long) ms, event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/*
  * wait_require_watchdog --- raise an error if there is no watchdog to renew the lock
  */
 void
@@ -144,11 +156,7 @@ wait_require_watchdog(const LockTerms *terms)
 					 errdetail("The lease of the lock could not be renewed."),
 					 errhint("Check the server log and \"%s\", or pass a lease.",
 							 "max_worker_processes")));
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 WATCHDOG_POLL_MS, LR_WAIT_ACQUIRE);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		wait_nap(WATCHDOG_POLL_MS, LR_WAIT_ACQUIRE);
 	}
 }
 
@@ -503,11 +511,7 @@ wait_grant(void)
 			until = lr_now() + CONFLICT_PATIENCE;
 		else if (lr_now() >= until)
 			return result;
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 CONFLICT_POLL_MS, LR_WAIT_ACQUIRE);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		wait_nap(CONFLICT_POLL_MS, LR_WAIT_ACQUIRE);
 	}
 }
 
@@ -899,11 +903,7 @@ wait_mint_for_handed(StoreOp *op, int64 more, int64 limit)
 			!wait_store_failed(op->outcome) || !wait_may_fail_over(op->outcome))
 			ask_report_failure(ERROR, op->outcome);
 		lr_count(STAT_ERRORS);
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 POLL_MASTER / LR_US_PER_MS, LR_WAIT_ACQUIRE);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
+		wait_nap(POLL_MASTER / LR_US_PER_MS, LR_WAIT_ACQUIRE);
 	}
 	lt_set_fence(acq.hold, op);
 	return true;
