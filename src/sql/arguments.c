@@ -15,7 +15,6 @@
 #include "lockredis.h"
 
 #include "catalog/pg_type.h"
-#include "common/cryptohash.h"
 #include "common/int.h"
 #include "common/sha1.h"
 #include "datatype/timestamp.h"
@@ -47,12 +46,18 @@ StaticAssertDecl(SHA1_DIGEST_LENGTH == STORE_ID_LEN, "the id of a condition is a
 #define LEASE_MIN_MS		10
 
 void
-arg_key(FunctionCallInfo fcinfo, LrName *name)
+arg_require(FunctionCallInfo fcinfo, int argno, const char *what)
 {
-	if (PG_ARGISNULL(0))
+	if (PG_ARGISNULL(argno))
 		ereport(ERROR,
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lock key must not be null")));
+				 errmsg("%s must not be null", what)));
+}
+
+void
+arg_key(FunctionCallInfo fcinfo, LrName *name)
+{
+	arg_require(fcinfo, 0, "lock key");
 	lr_require_preload();
 	lr_name_from_text(PG_GETARG_TEXT_PP(0), name);
 }
@@ -67,10 +72,7 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
 
 	if (argno >= PG_NARGS())
 		return held_kind_of(name, KIND_REENTRANT);
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("kind of lock must not be null")));
+	arg_require(fcinfo, argno, "kind of lock");
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	for (KindId k = 0; k < KIND_COUNT; k++)
 		if (!lr_kind(k)->ownerless && !lr_kind(k)->passing &&
@@ -283,10 +285,7 @@ arg_permits(FunctionCallInfo fcinfo, int argno, int32 least)
 {
 	int32		permits;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("number of permits must not be null")));
+	arg_require(fcinfo, argno, "number of permits");
 	permits = PG_GETARG_INT32(argno);
 	if (permits < least)
 		ereport(ERROR,
@@ -298,10 +297,7 @@ arg_permits(FunctionCallInfo fcinfo, int argno, int32 least)
 int64
 arg_latch_count(FunctionCallInfo fcinfo, int argno)
 {
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("count must not be null")));
+	arg_require(fcinfo, argno, "count");
 	if (PG_GETARG_INT64(argno) < 1 || PG_GETARG_INT64(argno) > STORE_TOKEN_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -377,67 +373,32 @@ require_session_locks(void)
  * ----------
  */
 
-static int
-compare_bytes(const char *a, int alen, const char *b, int blen)
-{
-	int			order = memcmp(a, b, Min(alen, blen));
-
-	return order != 0 ? order : alen - blen;
-}
-
-static int
-compare_texts(const void *a, const void *b)
-{
-	const text *one = *(text *const *) a;
-	const text *other = *(text *const *) b;
-
-	return compare_bytes(VARDATA_ANY(one), VARSIZE_ANY_EXHDR(one),
-						 VARDATA_ANY(other), VARSIZE_ANY_EXHDR(other));
-}
-
-static int
-compare_names(const void *a, const void *b)
-{
-	const LrName *one = *(const LrName *const *) a;
-	const LrName *other = *(const LrName *const *) b;
-
-	return compare_bytes(one->data, one->len, other->data, other->len);
-}
-
-static int
-drop_doubles(void **sorted, int n, int (*compare) (const void *, const void *))
-{
-	int			kept = 0;
-
-	for (int i = 0; i < n; i++)
-		if (kept == 0 || compare(&sorted[kept - 1], &sorted[i]) != 0)
-			sorted[kept++] = sorted[i];
-	return kept;
-}
-
 /*
- * keys_as_texts --- the distinct elements of the array
+ * find_name --- the place of a name among those that are sorted by their bytes; true: it
+ * is there
  */
-static text **
-keys_as_texts(ArrayType *array, int *n)
+static bool
+find_name(LrName *const *names, int n, const LrName *name, int *place)
 {
-	Datum	   *elements;
-	bool	   *nulls;
-	text	  **texts;
+	int			low = 0;
 
-	deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, n);
-	texts = palloc_extended(sizeof(text *) * (Size) *n, MCXT_ALLOC_HUGE);
-	for (int i = 0; i < *n; i++)
+	while (low < n)
 	{
-		if (nulls[i])
-			ereport(ERROR,
-					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("lock key must not be null")));
-		texts[i] = DatumGetTextPP(elements[i]);
+		int			middle = low + (n - low) / 2;
+		const LrName *other = names[middle];
+		int			order = memcmp(name->data, other->data, Min(name->len, other->len));
+
+		if (order == 0)
+			order = name->len - other->len;
+		if (order == 0)
+			return true;
+		if (order < 0)
+			n = middle;
+		else
+			low = middle + 1;
 	}
-	qsort(texts, *n, sizeof(text *), compare_texts);
-	*n = drop_doubles((void **) texts, *n, compare_texts);
-	return texts;
+	*place = low;
+	return false;
 }
 
 /*
@@ -448,32 +409,40 @@ keys_as_texts(ArrayType *array, int *n)
 const LrName *const *
 arg_keys(FunctionCallInfo fcinfo, int *n)
 {
-	text	  **texts;
-	LrName	  **names;
+	LrName	  **names = palloc(sizeof(LrName *) * MULTI_MAX);
+	LrName		name;
+	Datum	   *elements;
+	bool	   *nulls;
+	int			nelements;
+	int			place;
 
 	lr_require_preload();
-	if (PG_ARGISNULL(0))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lock keys must not be null")));
-	texts = keys_as_texts(PG_GETARG_ARRAYTYPE_P(0), n);
+	arg_require(fcinfo, 0, "lock keys");
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
+					  &elements, &nulls, &nelements);
+	*n = 0;
+	for (int i = 0; i < nelements; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("lock key must not be null")));
+		lr_name_from_text(DatumGetTextPP(elements[i]), &name);
+		if (find_name(names, *n, &name, &place))
+			continue;
+		if (*n == MULTI_MAX)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
+		memmove(&names[place + 1], &names[place], sizeof(LrName *) * (*n - place));
+		names[place] = palloc(sizeof(LrName));
+		*names[place] = name;
+		(*n)++;
+	}
 	if (*n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("there must be at least one lock key")));
-	if (*n > MULTI_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
-
-	names = palloc(sizeof(LrName *) * *n);
-	for (int i = 0; i < *n; i++)
-	{
-		names[i] = palloc(sizeof(LrName));
-		lr_name_from_text(texts[i], names[i]);
-	}
-	qsort(names, *n, sizeof(LrName *), compare_names);
-	*n = drop_doubles((void **) names, *n, compare_names);
 	return (const LrName *const *) names;
 }
 
@@ -515,10 +484,7 @@ make_token(const text *value, LockToken *token)
 void
 arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
 {
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("token must not be null")));
+	arg_require(fcinfo, argno, "token");
 	make_token(PG_GETARG_TEXT_PP(argno), token);
 }
 
@@ -556,10 +522,7 @@ arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
 {
 	char	   *digits;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("id of a permit must not be null")));
+	arg_require(fcinfo, argno, "id of a permit");
 	digits = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	if (strlen(digits) != ID_DIGITS ||
 		strspn(digits, "0123456789abcdefABCDEF") != ID_DIGITS)
@@ -575,29 +538,6 @@ arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
  */
 
 /*
- * digest_of --- the SHA-1 of a condition's name, by which the store knows it
- */
-static void
-digest_of(const char *name, int len, uint8 *id)
-{
-	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA1);
-	bool		done;
-
-	if (ctx == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	done = pg_cryptohash_init(ctx) >= 0 &&
-		pg_cryptohash_update(ctx, (const uint8 *) name, len) >= 0 &&
-		pg_cryptohash_final(ctx, id, STORE_ID_LEN) >= 0;
-	pg_cryptohash_free(ctx);
-	if (!done)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not compute the SHA1 digest of the name of a condition")));
-}
-
-/*
  * arg_condition --- see arguments.h
  */
 void
@@ -607,10 +547,7 @@ arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id)
 	const char *name;
 	int			len;
 
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("condition must not be null")));
+	arg_require(fcinfo, argno, "condition");
 	t = PG_GETARG_TEXT_PP(argno);
 	name = lr_to_utf8(VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t), &len);
 	if (len > CONDITION_MAX)
@@ -619,5 +556,8 @@ arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id)
 				 errmsg("name of the condition is too long"),
 				 errdetail("It has %d bytes in UTF-8, at most %d are allowed.",
 						   len, CONDITION_MAX)));
-	digest_of(name, len, id);
+	if (token_digest(PG_SHA1, name, len, id, STORE_ID_LEN) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not compute the SHA1 digest of the name of a condition")));
 }

@@ -26,6 +26,9 @@
  * ----------
  */
 
+/* Raises an error if the argument is null; "what" names it. */
+extern void arg_require(FunctionCallInfo fcinfo, int argno, const char *what);
+
 /*
  * The first argument, a key.  Raises an error if it is invalid, or without the preload.
  */

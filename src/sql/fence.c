@@ -484,10 +484,7 @@ lockredis_fence_check(PG_FUNCTION_ARGS)
 	int64		token;
 
 	arg_key(fcinfo, &name);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("fencing token must not be null")));
+	arg_require(fcinfo, 1, "fencing token");
 	token = PG_GETARG_INT64(1);
 	if (token < 1 || token > STORE_TOKEN_MAX)
 		ereport(ERROR,

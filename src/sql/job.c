@@ -212,10 +212,7 @@ job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_a
 	bool		ran;
 
 	arg_key(fcinfo, &name);
-	if (PG_ARGISNULL(1))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("command must not be null")));
+	arg_require(fcinfo, 1, "command");
 	arg_request(fcinfo, kind, SCOPE_SESSION, TRIES_OR_WAITS, 2, &request);
 	if (keep_arg >= 0)
 		keep_us = arg_keep_us(fcinfo, keep_arg);

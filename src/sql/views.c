@@ -433,20 +433,18 @@ enum StatusColumn
 	STATUS_COLUMNS
 };
 
-static const char *
-state_name(NodeState state)
-{
-	switch (state)
-	{
-		case NODE_UP:
-			return "up";
-		case NODE_DOWN:
-			return "down";
-		case NODE_CONNECTING:
-			break;
-	}
-	return "connecting";
-}
+static const char *const state_name[] = {
+	[NODE_CONNECTING] = "connecting",
+	[NODE_UP] = "up",
+	[NODE_DOWN] = "down"
+};
+
+static const char *const role_name[] = {
+	[ROLE_MASTER] = "master",
+	[ROLE_REPLICA] = "replica",
+	[ROLE_SENTINEL] = "sentinel",
+	[ROLE_TABLE] = "table"
+};
 
 static void
 text_or_null(Datum *values, bool *nulls, int column, const char *s)
@@ -531,23 +529,6 @@ fill_use(const NodeStatus *status, NodeId node, Datum *values, bool *nulls)
 		fill_voter(status, node - NODE_MASTER, values, nulls);
 }
 
-static const char *
-role_name(NodeRole role)
-{
-	switch (role)
-	{
-		case ROLE_REPLICA:
-			return "replica";
-		case ROLE_SENTINEL:
-			return "sentinel";
-		case ROLE_TABLE:
-			return "table";
-		case ROLE_MASTER:
-			break;
-	}
-	return "master";
-}
-
 /*
  * put_status --- emit the row of a node
  */
@@ -559,10 +540,10 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int num
 	bool		nulls[STATUS_COLUMNS] = {0};
 
 	values[COL_NODE] = Int32GetDatum(number);
-	values[COL_ROLE] = CStringGetTextDatum(role_name(status->role));
+	values[COL_ROLE] = CStringGetTextDatum(role_name[status->role]);
 	text_or_null(values, nulls, COL_ADDRESS,
 				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status->address : "");
-	values[COL_STATE] = CStringGetTextDatum(state_name(status->state));
+	values[COL_STATE] = CStringGetTextDatum(state_name[status->state]);
 	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
 	text_or_null(values, nulls, COL_VERSION, status->version);
