@@ -4,7 +4,7 @@
  *	  SPI: three statements on the fence table, commits of procedures, and commands.
  *
  * A statement is known by its first word; the rest of it is taken as said in
- * src/sql/fence_table.c.
+ * src/sql/fence.c.
  *
  * Copyright (c) 2026, lockredis contributors
  *
