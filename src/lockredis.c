@@ -24,7 +24,6 @@
 #include "tcop/utility.h"
 
 #include "locktable/locktable.h"
-#include "locktable/losses.h"
 #include "names.h"
 #include "session/session.h"
 #include "settings.h"
@@ -45,13 +44,6 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-/* The locks of this part follow those of the nodes and of the lock table. */
-static void
-init_losses(void)
-{
-	losses_shmem_init(NODE_LWLOCKS + locktable_lwlocks());
-}
-
 /*
  * The parts of shared memory.  The stores register their nodes when they are
  * initialized, so they come last.
@@ -64,7 +56,6 @@ static const struct
 {
 	{instance_shmem_size, instance_shmem_init},
 	{locktable_shmem_size, locktable_shmem_init},
-	{losses_shmem_size, init_losses},
 	{stats_shmem_size, stats_shmem_init},
 	{node_shmem_size, node_shmem_init},
 	{topology_shmem_size, topology_shmem_init},
@@ -84,8 +75,7 @@ request_shmem(void)
 
 	for (int i = 0; i < lengthof(shared_parts); i++)
 		RequestAddinShmemSpace(shared_parts[i].size());
-	RequestNamedLWLockTranche("lockredis",
-							  NODE_LWLOCKS + locktable_lwlocks() + losses_lwlocks());
+	RequestNamedLWLockTranche("lockredis", NODE_LWLOCKS + locktable_lwlocks());
 }
 
 /* This runs again after a crash-restart, so it must not register anything. */

@@ -15,7 +15,7 @@
 
 #include "lockredis.h"
 
-#include "locktable/hold.h"
+#include "locktable/locktable.h"
 #include "names.h"
 #include "store/store.h"
 

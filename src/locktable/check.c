@@ -5,8 +5,10 @@
  *
  * What the other files keep true of keys, holds, queues, slots and counters is stated
  * here a second time, as far as a key shows it at one moment.  lt_unlock() and the like
- * check a partition before they release its lock.  check_counts.c compares several
- * partitions.
+ * check a partition before they release its lock.  Each session checks its own holds at
+ * the end of its transactions and at its end.  Counters over all partitions can only be
+ * compared while no process changes anything: the simulator does that, between two
+ * steps.
  *
  * The checks only read, and know no store: whether a store has a lock that is held here
  * is not checked.  Nothing here raises, allocates or waits.
@@ -20,10 +22,12 @@
  */
 #include "lockredis.h"
 
-#include "locktable/check.h"
+#include "storage/ipc.h"
+
+#include "locktable/locktable_int.h"
+#include "settings.h"
 
 #ifdef USE_ASSERT_CHECKING
-
 
 /* At most so many keys of a partition are checked after each change. */
 #define KEYS_AT_ONCE		256
@@ -34,8 +38,13 @@ const char *const lt_state_names[] = {
 
 static char check_text[512];
 
-const char *
-lt_check_says(const char *format,...)
+/*
+ * check_says --- what is wrong, in memory that the next call uses again
+ */
+static const char *check_says(const char *format,...) pg_attribute_printf(1, 2);
+
+static const char *
+check_says(const char *format,...)
 {
 	va_list		args;
 
@@ -47,6 +56,13 @@ lt_check_says(const char *format,...)
 
 /* For "%.*s": as much of a name as fits. */
 #define NAME(key)	(int) Min((key)->name_len, 100), (key)->name
+
+/* Can it be the index of a key or of a hold? */
+static bool
+is_index(LrIndex i)
+{
+	return i >= 0 && i < lt_table->max_locks;
+}
 
 static bool
 is_session(LrIndex session)
@@ -75,9 +91,9 @@ check_scopes(LrIndex hold)
 		const ScopeHold *part = &h->scope[i];
 
 		if (part->count < 0 || (i == SCOPE_XACT && part->count > 1))
-			return lt_check_says("hold %d has the count %d in scope %d", hold, part->count, i);
+			return check_says("hold %d has the count %d in scope %d", hold, part->count, i);
 		if (part->count > 0 && part->lease_ms <= 0 && h->state != HOLD_OWED)
-			return lt_check_says("hold %d has no lease in scope %d", hold, i);
+			return check_says("hold %d has no lease in scope %d", hold, i);
 	}
 	return NULL;
 }
@@ -103,36 +119,36 @@ check_hold_state(LrIndex hold)
 		case HOLD_RELEASING:
 		case HOLD_LOST:
 			if (!is_session(h->session) || !has_scopes(h))
-				return lt_check_says("hold %d is %s, and nobody has it", hold,
-									 lt_state_names[h->state]);
+				return check_says("hold %d is %s, and nobody has it", hold,
+								  lt_state_names[h->state]);
 			if ((h->state == HOLD_LOST) != (h->lost_reason != LOST_NOT))
-				return lt_check_says("hold %d is %s, and was lost for reason %d", hold,
-									 lt_state_names[h->state], h->lost_reason);
+				return check_says("hold %d is %s, and was lost for reason %d", hold,
+								  lt_state_names[h->state], h->lost_reason);
 			return NULL;
 		case HOLD_HANDED:
 			if (!is_session(h->session) || has_scopes(h) || h->handed_lease_ms <= 0)
-				return lt_check_says("hold %d was handed over on no terms", hold);
+				return check_says("hold %d was handed over on no terms", hold);
 			w = lt_wait_of(h->session);
 			if (w->state != WAIT_HANDED || w->handed != hold)
-				return lt_check_says("hold %d was handed to session %d, which does not wait for it",
-									 hold, h->session);
+				return check_says("hold %d was handed to session %d, which does not wait for it",
+								  hold, h->session);
 			return NULL;
 		case HOLD_ORPHAN:
 			if (h->session != LR_NONE || has_scopes(h))
-				return lt_check_says("orphan %d belongs to somebody", hold);
+				return check_says("orphan %d belongs to somebody", hold);
 			if (h->traces == 0 || h->ends_at == 0)
-				return lt_check_says("orphan %d is nowhere, or for ever", hold);
+				return check_says("orphan %d is nowhere, or for ever", hold);
 			if (h->counts && (h->counts_sent < 0 || (h->counts_sent > 0 && h->counted_at == 0)))
-				return lt_check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
-									 hold, h->counts_sent, h->counted_at);
+				return check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
+								  hold, h->counts_sent, h->counted_at);
 			return NULL;
 		case HOLD_OWED:
 			if (!is_session(h->session) || !has_scopes(h) || !h->counts || h->amount <= 0 ||
 				h->traces != 0)
-				return lt_check_says("nobody owes %d, or nothing", hold);
+				return check_says("nobody owes %d, or nothing", hold);
 			return NULL;
 		default:
-			return lt_check_says("hold %d is %s", hold, lt_state_names[h->state]);
+			return check_says("hold %d is %s", hold, lt_state_names[h->state]);
 	}
 }
 
@@ -146,25 +162,25 @@ check_hold_watched(LrIndex hold)
 	uint64		watched = pg_atomic_read_u64(&lt_leases[hold].owner);
 
 	if (h->owner == 0)
-		return lt_check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
+		return check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
 	if (watched != 0 && watched != h->owner)
-		return lt_check_says("the watchdog looks after another owner of hold %d", hold);
+		return check_says("the watchdog looks after another owner of hold %d", hold);
 	if (watched == 0 && h->state != HOLD_OWED &&
 		(h->state != HOLD_LOST || h->traces != 0))
-		return lt_check_says("the watchdog does not look after hold %d, which is %s", hold,
-							 lt_state_names[h->state]);
+		return check_says("the watchdog does not look after hold %d, which is %s", hold,
+						  lt_state_names[h->state]);
 	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
 		(h->traces & STORE_BIT(h->store)) == 0)
-		return lt_check_says("hold %d is %s in store %d, and has no trace there", hold,
-							 lt_state_names[h->state], h->store);
+		return check_says("hold %d is %s in store %d, and has no trace there", hold,
+						  lt_state_names[h->state], h->store);
 	if (h->state == HOLD_HELD &&
 		lt_read_due(hold, h->store) > lr_later(lt_deadline(hold), lr_now()))
-		return lt_check_says("hold %d is due after its lease has ended", hold);
+		return check_says("hold %d is due after its lease has ended", hold);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		for (int s = 0; s < STORE_COUNT; s++)
 			if ((h->traces & STORE_BIT(s)) != 0 && lt_read_due(hold, s) >= LR_NEVER)
-				return lt_check_says("hold %d is %s, and never due in store %d", hold,
-									 lt_state_names[h->state], s);
+				return check_says("hold %d is %s, and never due in store %d", hold,
+								  lt_state_names[h->state], s);
 	return NULL;
 }
 
@@ -185,14 +201,14 @@ check_holds(LrIndex k)
 
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		if (!lt_is_index(i) || ++n > lt_table->max_locks)
-			return lt_check_says("the holds of %.*s have no end", NAME(key));
+		if (!is_index(i) || ++n > lt_table->max_locks)
+			return check_says("the holds of %.*s have no end", NAME(key));
 		if (lt_holds[i].key != k || lt_holds[i].hash != key->hash)
-			return lt_check_says("hold %d of %.*s belongs to another key", i, NAME(key));
+			return check_says("hold %d of %.*s belongs to another key", i, NAME(key));
 		if (lt_holds[i].prev != prev)
-			return lt_check_says("the holds of %.*s have a broken link at %d", NAME(key), i);
+			return check_says("the holds of %.*s have a broken link at %d", NAME(key), i);
 		if (!lt_has_kinds(key, KIND_BIT(lt_holds[i].kind)))
-			return lt_check_says("hold %d of %.*s is of a kind that is not noted", i, NAME(key));
+			return check_says("hold %d of %.*s is of a kind that is not noted", i, NAME(key));
 		prev = i;
 		CHECK(check_hold_state(i));
 		CHECK(check_scopes(i));
@@ -218,22 +234,22 @@ check_queue(LrIndex k)
 		const LrWait *w;
 
 		if (!is_session(s) || ++n > lt_table->nsessions)
-			return lt_check_says("the queue of %.*s has no end", NAME(key));
+			return check_says("the queue of %.*s has no end", NAME(key));
 		w = lt_wait_of(s);
 		if (w->prev != prev)
-			return lt_check_says("the queue of %.*s has a broken link at %d", NAME(key), s);
+			return check_says("the queue of %.*s has a broken link at %d", NAME(key), s);
 		if (w->state != WAIT_QUEUED || w->key != k || w->hash != key->hash)
-			return lt_check_says("session %d is in the queue of %.*s and does not wait for it", s,
-								 NAME(key));
+			return check_says("session %d is in the queue of %.*s and does not wait for it", s,
+							  NAME(key));
 		kinds |= KIND_BIT(w->terms.kind);
 		prev = s;
 	}
 	if (key->queue_tail != prev)
-		return lt_check_says("the queue of %.*s ends with session %d, not %d", NAME(key), prev,
-							 key->queue_tail);
+		return check_says("the queue of %.*s ends with session %d, not %d", NAME(key), prev,
+						  key->queue_tail);
 	if ((kinds & ~key->queue_kinds) != 0)
-		return lt_check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
-							 key->queue_kinds);
+		return check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
+						  key->queue_kinds);
 	return NULL;
 }
 
@@ -254,37 +270,37 @@ check_places(LrIndex k)
 		const LrWait *w;
 
 		if (!is_session(s) || ++n > lt_table->nsessions)
-			return lt_check_says("the places of %.*s have no end", NAME(key));
+			return check_says("the places of %.*s have no end", NAME(key));
 		w = lt_wait_of(s);
 		if (w->prev != prev)
-			return lt_check_says("the places of %.*s have a broken link at %d", NAME(key), s);
+			return check_says("the places of %.*s have a broken link at %d", NAME(key), s);
 		if (w->state != WAIT_PLACED || w->key != k || w->hash != key->hash || w->in_front ||
 			!lr_kind(w->terms.kind)->placed)
-			return lt_check_says("session %d is among the places of %.*s and has none", s,
-								 NAME(key));
+			return check_says("session %d is among the places of %.*s and has none", s,
+							  NAME(key));
 		if (w->told != SUB_NONE && w->told_as == 0)
-			return lt_check_says("session %d is told of no place of %.*s", s, NAME(key));
+			return check_says("session %d is told of no place of %.*s", s, NAME(key));
 		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
-			return lt_check_says("session %d is not found by its place of %.*s", s, NAME(key));
+			return check_says("session %d is not found by its place of %.*s", s, NAME(key));
 		if (w->standing == STANDING_PLACELESS && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
-			return lt_check_says("session %d has no place of %.*s, and keeps or asks for one", s,
-								 NAME(key));
+			return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
+							  NAME(key));
 		if (w->standing == STANDING_PLACELESS && w->line_at == 0 && !lt_has_ordered_hold(key))
-			return lt_check_says("session %d has no place of %.*s, nor will it be passed on", s,
-								 NAME(key));
+			return check_says("session %d has no place of %.*s, nor will it be passed on", s,
+							  NAME(key));
 		lined += w->line_at != 0;
 		placeless += w->standing == STANDING_PLACELESS;
 		prev = s;
 	}
 	if (key->place_tail != prev)
-		return lt_check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
-							 key->place_tail);
+		return check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
+						  key->place_tail);
 	if (key->nlined != lined)
-		return lt_check_says("%d sessions are in line for %.*s, which knows of %d", lined,
-							 NAME(key), key->nlined);
+		return check_says("%d sessions are in line for %.*s, which knows of %d", lined,
+						  NAME(key), key->nlined);
 	if (key->nplaceless != placeless)
-		return lt_check_says("%d sessions have no place of %.*s, which knows of %d", placeless,
-							 NAME(key), key->nplaceless);
+		return check_says("%d sessions have no place of %.*s, which knows of %d", placeless,
+						  NAME(key), key->nplaceless);
 	return NULL;
 }
 
@@ -306,7 +322,7 @@ check_front(LrIndex k)
 		KindId		kind = lt_wait_of(s)->terms.kind;
 
 		if (!lt_wait_of(s)->in_front)
-			return lt_check_says("session %d is in front of %.*s and does not know", s, NAME(key));
+			return check_says("session %d is in front of %.*s and does not know", s, NAME(key));
 		n[kind]++;
 		excluded |= lr_kind(kind)->excludes;
 		if (key->scarce && lr_kind(kind)->one_asks)
@@ -314,11 +330,11 @@ check_front(LrIndex k)
 		tail = s;
 	}
 	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)
-		return lt_check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
-							 key->front_tail);
+		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
+						  key->front_tail);
 	for (; s != LR_NONE; s = lt_wait_of(s)->next)
 		if (lt_wait_of(s)->in_front)
-			return lt_check_says("session %d believes to be in front of %.*s", s, NAME(key));
+			return check_says("session %d believes to be in front of %.*s", s, NAME(key));
 	return NULL;
 }
 
@@ -347,13 +363,13 @@ check_waits(LrIndex k)
 			lt_wait_of(s)->key == k)
 			n[lt_wait_of(s)->state]++;
 	if (n[WAIT_PLACED] != placed)
-		return lt_check_says("%d sessions have a place of %.*s: it knows of %d",
-							 n[WAIT_PLACED], NAME(key), placed);
+		return check_says("%d sessions have a place of %.*s: it knows of %d",
+						  n[WAIT_PLACED], NAME(key), placed);
 	if (n[WAIT_QUEUED] != queued || n[WAIT_HANDED] != key->nhanded ||
 		n[WAIT_FAILED] != key->nfailed)
-		return lt_check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
-							 n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
-							 key->nhanded, key->nfailed);
+		return check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
+						  n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
+						  key->nhanded, key->nfailed);
 	return NULL;
 }
 
@@ -369,16 +385,16 @@ check_entry(LrIndex k)
 	for (LrIndex i = check_first_of_bucket(key->hash); i != LR_NONE; i = lt_keys[i].next)
 	{
 		if (++n > lt_table->max_locks)
-			return lt_check_says("the keys of a bucket have no end");
+			return check_says("the keys of a bucket have no end");
 		if (i != k && lt_keys[i].hash == key->hash && lt_keys[i].name_len == key->name_len &&
 			memcmp(lt_keys[i].name, key->name, key->name_len) == 0)
-			return lt_check_says("%.*s has two entries", NAME(key));
+			return check_says("%.*s has two entries", NAME(key));
 	}
 	if (lt_find_key(key->name, key->name_len, key->hash) != k)
-		return lt_check_says("%.*s is not found by its name", NAME(key));
+		return check_says("%.*s is not found by its name", NAME(key));
 	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE &&
 		key->place_head == LR_NONE && key->nfailed == 0 && key->nhanded == 0)
-		return lt_check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
+		return check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
 	return NULL;
 }
 
@@ -407,29 +423,29 @@ lt_check_wait(LrIndex s)
 
 	if (w->state == WAIT_NONE)
 		return w->asleep || w->in_front || w->kept.owner != 0 ?
-			lt_check_says("session %d waits for nothing, and is counted", s) : NULL;
+			check_says("session %d waits for nothing, and is counted", s) : NULL;
 	key = &lt_keys[w->key];
 	h = &lt_holds[w->hold];
 	if (h->state != HOLD_WAITING || h->session != s || h->key != w->key ||
 		h->hash != w->hash || h->owner != 0)
-		return lt_check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
-							 w->hold, lt_state_names[h->state]);
+		return check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
+						  w->hold, lt_state_names[h->state]);
 	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
-		return lt_check_says("the watchdog looks after hold %d, with which session %d waits",
-							 w->hold, s);
+		return check_says("the watchdog looks after hold %d, with which session %d waits",
+						  w->hold, s);
 	if ((w->state == WAIT_QUEUED && key->queue_head == LR_NONE) ||
 		(w->state == WAIT_PLACED && key->place_head == LR_NONE) ||
 		(w->state == WAIT_HANDED && key->nhanded == 0) ||
 		(w->state == WAIT_FAILED && key->nfailed == 0))
-		return lt_check_says("session %d waits for %.*s, which does not know", s, NAME(key));
+		return check_says("session %d waits for %.*s, which does not know", s, NAME(key));
 	if (w->early && (w->state != WAIT_HANDED || !lr_kind(h->kind)->placed))
-		return lt_check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
+		return check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
 	if (w->kept.owner != 0 &&
 		((w->state == WAIT_HANDED && !w->early) || !lr_kind(h->kind)->announced))
-		return lt_check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
-							 s, w->kept.owner, NAME(key));
+		return check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
+						  s, w->kept.owner, NAME(key));
 	if (w->in_front && w->state != WAIT_QUEUED)
-		return lt_check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
+		return check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
 	return NULL;
 }
 
@@ -438,8 +454,8 @@ lt_check_wait(LrIndex s)
  * ----------
  */
 
-void
-lt_check_insist(const char *says, const char *when)
+static void
+check_insist(const char *says, const char *when)
 {
 	static char text[sizeof(check_text) + 64];
 
@@ -471,11 +487,11 @@ lt_check_change(LWLock *lock)
 	for (int b = partition; b < lt_table->nbuckets; b += LT_PARTITIONS)
 		for (LrIndex k = lt_buckets[b]; k != LR_NONE && nkeys < KEYS_AT_ONCE;
 			 k = lt_keys[k].next, nkeys++)
-			lt_check_insist(lt_check_key(k), "after a change");
+			check_insist(lt_check_key(k), "after a change");
 	for (LrIndex s = 0; s < lt_table->nsessions; s++)
 		if (lt_wait_of(s)->state != WAIT_NONE &&
 			lt_wait_of(s)->hash % LT_PARTITIONS == partition)
-			lt_check_insist(lt_check_wait(s), "after a change");
+			check_insist(lt_check_wait(s), "after a change");
 }
 
 /*
@@ -489,13 +505,13 @@ check_woken(LrIndex s, int partition)
 	const LrWait *w;
 
 	if (!is_session(s))
-		return lt_check_says("%d is to be woken, which is no session", s);
+		return check_says("%d is to be woken, which is no session", s);
 	w = lt_wait_of(s);
 	if (s == LrMyProcNumber)
 		return NULL;
 	if (w->state == WAIT_NONE || w->hash % LT_PARTITIONS != partition ||
 		(lt_is_waiting(w) && w->woken_at == 0))
-		return lt_check_says("session %d is to be woken for nothing", s);
+		return check_says("session %d is to be woken for nothing", s);
 	return NULL;
 }
 
@@ -505,7 +521,224 @@ lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n)
 	int			partition = check_partition_of(lock);
 
 	for (int i = 0; i < n; i++)
-		lt_check_insist(check_woken(sessions[i], partition), "after a change");
+		check_insist(check_woken(sessions[i], partition), "after a change");
+}
+
+/* ----------
+ * Counters over all partitions
+ * ----------
+ */
+
+/*
+ * check_pools --- is each slot that was ever used either in use, or once in the free
+ * list?  Likewise for keys
+ */
+static const char *
+check_pools(int nholds)
+{
+	int			free = 0;
+	int			nkeys = 0;
+	int			used = lt_used_slots();
+	int			used_keys = (int) pg_atomic_read_u32(&lt_table->key_pool.nused);
+
+	for (LrIndex i = lt_table->hold_pool.first_free; i != LR_NONE; i = lt_holds[i].next)
+		if (!is_index(i) || lt_holds[i].state != HOLD_FREE || ++free > used)
+			return check_says("hold %d is among the free ones", i);
+	if (free + nholds != used || used > lt_table->max_locks)
+		return check_says("of %d holds %d are free and %d are not", used, free, nholds);
+	for (LrIndex i = lt_table->key_pool.first_free; i != LR_NONE; i = lt_keys[i].next)
+		if (++nkeys > used_keys)
+			return check_says("the free keys have no end");
+	for (int b = 0; b < lt_table->nbuckets; b++)
+		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+			if (++nkeys > used_keys)
+				return check_says("the keys have no end");
+	if (nkeys != used_keys || used_keys > lt_table->max_locks)
+		return check_says("of %d keys %d are there", used_keys, nkeys);
+	return NULL;
+}
+
+/*
+ * check_session_numbers --- the lost holds of each session, and the sessions asleep
+ */
+static const char *
+check_session_numbers(void)
+{
+	int			asleep = 0;
+
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+	{
+		uint32		lost = 0;
+		uint32		counted = pg_atomic_read_u32(&lt_sessions[s].nlost);
+
+		if (lt_sessions[s].pid == 0)
+			continue;
+		for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+			if (lt_holds[i].state == HOLD_LOST && lt_holds[i].session == s)
+				lost++;
+		if (lost != counted)
+			return check_says("session %d has lost %u locks, its counter says %u", s, lost,
+							  counted);
+		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->asleep)
+			asleep++;
+	}
+	if (asleep != (int) pg_atomic_read_u32(&lt_table->nwaiters))
+		return check_says("%d sessions wait, the counter says %d", asleep,
+						  (int) pg_atomic_read_u32(&lt_table->nwaiters));
+	return NULL;
+}
+
+const char *
+lt_check_counts(void)
+{
+	int			rows = 0;
+	int			nholds = 0;
+
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+		if (lt_holds[i].state != HOLD_FREE)
+		{
+			nholds++;
+			rows += lt_hold_rows(&lt_holds[i]);
+		}
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+		rows += lt_sessions[s].stocked_rows;
+	if (rows != (int) pg_atomic_read_u32(&lt_table->nrows))
+		return check_says("there are %d rows, the counter says %d", rows,
+						  (int) pg_atomic_read_u32(&lt_table->nrows));
+	CHECK(check_pools(nholds));
+	return check_session_numbers();
+}
+
+/*
+ * is_stale_mark --- was a look forced (due_times.c) while no hold had the slot?
+ *
+ * The bound of the block may be later than that: the next process that sets a due time
+ * of the slot lowers the bound.
+ */
+static bool
+is_stale_mark(LrIndex hold, StoreId store)
+{
+	return lt_read_time(&lt_leases[hold].due[store]) < 0 && lt_holds[hold].store != store &&
+		current_store() != store && (lt_holds[hold].traces & STORE_BIT(store)) == 0;
+}
+
+/*
+ * lt_check_due_times --- will the watchdog find all that is due?
+ *
+ * A lock that has to move to the other store must be due there.
+ */
+const char *
+lt_check_due_times(void)
+{
+	StoreId		current = current_store();
+
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+	{
+		for (int s = 0; s < STORE_COUNT; s++)
+			if (lr_has_store(s) && pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
+				!is_stale_mark(i, s) &&
+				lt_read_due(i, s) < lt_read_time(&lt_block_due[s][i / DUE_BLOCK]))
+				return check_says("hold %d (%s) is due in store %d before its block", i,
+								  lt_state_names[lt_holds[i].state], s);
+		if (lt_holds[i].state == HOLD_HELD && lt_is_wanted_in(&lt_holds[i], current) &&
+			lt_read_due(i, current) >= LR_NEVER)
+			return check_says("hold %d is not due to be moved to store %d", i, current);
+	}
+	return NULL;
+}
+
+/* ----------
+ * Holds of this session
+ * ----------
+ */
+
+/*
+ * check_own_hold --- may this session have the hold after a transaction, or after its
+ * own end ("ended")?  Partition lock held
+ */
+static const char *
+check_own_hold(LrIndex hold, bool ended)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	if (ended || (h->state != HOLD_HELD && h->state != HOLD_LOST))
+		return check_says("session %d still has hold %d, which is %s", LrMyProcNumber, hold,
+						  lt_state_names[h->state]);
+	if (h->scope[SCOPE_XACT].count > 0 || h->committing)
+		return check_says("hold %d is the transaction's, which has ended", hold);
+	return NULL;
+}
+
+static bool
+is_own(const LrHold *h)
+{
+	return h->session == LrMyProcNumber && h->state != HOLD_FREE;
+}
+
+/*
+ * check_own --- check all holds of this session, which other processes can only lose
+ *
+ * While another process writes a slot, it may look like ours, so we look again under
+ * the partition lock.
+ */
+static const char *
+check_own(bool ended)
+{
+	uint32		before = pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
+	uint32		lost = 0;
+
+	if (lt_wait_of(LrMyProcNumber)->state != WAIT_NONE)
+		return check_says("session %d still waits", LrMyProcNumber);
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+		const char *says;
+		LWLock	   *lock;
+
+		if (!is_own(h))
+			continue;
+		lock = lt_partition(h->hash);
+		LWLockAcquire(lock, LW_SHARED);
+		says = is_own(h) ? check_own_hold(i, ended) : NULL;
+		if (is_own(h) && h->state == HOLD_LOST)
+			lost++;
+		LWLockRelease(lock);
+		CHECK(says);
+	}
+
+	/* A process that loses a hold first marks it and then counts it. */
+	if (before > lost || (ended && before != 0))
+		return check_says("session %d has lost %u locks, its counter said %u", LrMyProcNumber,
+						  lost, before);
+	return NULL;
+}
+
+/*
+ * lt_check_transaction_end --- see locktable.h
+ *
+ * Not after FATAL, which can interrupt an acquire: the end of the session releases what
+ * the acquire has left.
+ */
+void
+lt_check_transaction_end(void)
+{
+	if (!proc_exit_inprogress)
+		check_insist(check_own(false), "at the end of a transaction");
+}
+
+void
+lt_check_session_end(void)
+{
+	WakeList	nobody = WAKE_NOBODY;
+
+	check_insist(check_own(true), "at the end of a session");
+	for (int p = 0; p < LT_PARTITIONS; p++)
+	{
+		LWLock	   *lock = lt_partition(p);
+
+		LWLockAcquire(lock, LW_SHARED);
+		lt_unlock(lock, &nobody);	/* which checks it */
+	}
 }
 
 #endif							/* USE_ASSERT_CHECKING */

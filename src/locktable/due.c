@@ -21,10 +21,7 @@
 
 #include "port/pg_bitutils.h"
 
-#include "locktable/check.h"
 #include "locktable/locktable_int.h"
-#include "locktable/rows.h"
-#include "locktable/watch.h"
 
 /* A release is as urgent as the renewal of a lease that ends within that time. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)

@@ -18,10 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
-#include "locktable/wait.h"
 #include "settings.h"
-#include "store/nodes.h"
-#include "store/stores.h"
 
 /* A reachable master that does not have the lock gets it after this time. */
 #define REPAIR_AFTER		LR_US_PER_S
@@ -237,7 +234,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_grant --- see wait.h
+ * lt_grant --- see locktable.h
  *
  * The store would not have granted the lock if it still had the one that the session was
  * handed meanwhile.  Unless the answer is older than that; then this costs a release.
@@ -263,7 +260,7 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_grant_unqueued --- see wait.h
+ * lt_grant_unqueued --- see locktable.h
  *
  * If the lock is not granted, its hold is an orphan before the partition lock is
  * released.
@@ -291,7 +288,7 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 }
 
 /*
- * lt_note_without --- see wait.h
+ * lt_note_without --- see locktable.h
  *
  * A master that is away gets the lock when the watchdog finds that it is back.
  *
@@ -324,7 +321,7 @@ lt_note_without(LrIndex hold, uint64 owner, uint32 without)
 }
 
 /*
- * lt_key_stayed_here --- see wait.h
+ * lt_key_stayed_here --- see locktable.h
  *
  * The lock that was held here kept others from the kinds that it conflicts with, and
  * from no others.  So the wanted kind must not conflict with any other kind.

@@ -49,12 +49,8 @@
 
 #include "utils/timestamp.h"
 
-#include "locktable/check.h"
 #include "locktable/locktable_int.h"
-#include "locktable/wait.h"
 #include "settings.h"
-#include "store/nodes.h"
-#include "store/stores.h"
 
 /* The largest reserve, so that the range of tokens lasts whatever max_handoffs is. */
 #define RESERVE_MOST		1000
@@ -289,7 +285,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 }
 
 /*
- * lt_take_reserved --- see wait.h
+ * lt_take_reserved --- see locktable.h
  *
  * As far as is known here, nobody else has had the key since the tokens were issued, and
  * this store gives everybody else higher ones.  Another store or master may not: it
@@ -344,7 +340,7 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 }
 
 /*
- * lt_pass_on --- see wait.h
+ * lt_pass_on --- see locktable.h
  */
 void
 lt_pass_on(LrIndex hold)

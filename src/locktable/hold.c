@@ -18,10 +18,9 @@
 
 #include "utils/timestamp.h"
 
-#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
 #include "settings.h"
-#include "store/stores.h"
+#include "stats.h"
 
 /* No lock: both are written before the hold is ours, and stay until it is freed. */
 uint64
@@ -127,7 +126,7 @@ lt_has_moved(LrIndex hold, uint64 moves)
 }
 
 /*
- * lt_store_of_key --- see hold.h
+ * lt_store_of_key --- see locktable.h
  */
 StoreId
 lt_store_of_key(const LrName *name)
@@ -187,7 +186,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 }
 
 /*
- * lt_keep_longer --- see hold.h
+ * lt_keep_longer --- see locktable.h
  */
 void
 lt_keep_longer(LrIndex hold, int64 keep_until)
@@ -225,7 +224,7 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 }
 
 /*
- * lt_note_nodes --- see hold.h
+ * lt_note_nodes --- see locktable.h
  */
 void
 lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
@@ -239,7 +238,7 @@ lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
 }
 
 /*
- * lt_set_fence --- see hold.h
+ * lt_set_fence --- see locktable.h
  *
  * Tokens that were in reserve before are below the new one, so they are not used any
  * more.
@@ -321,12 +320,12 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
- * lt_note_stay --- note here_from (locktable.h) for the key; see lt_key_stayed_here
+ * hold_note_stay --- note here_from (locktable.h) for the key; see lt_key_stayed_here
  *
  * Kinds that are no locks (passing) say nothing about that.
  */
-void
-lt_note_stay(LrIndex hold, int64 from)
+static void
+hold_note_stay(LrIndex hold, int64 from)
 {
 	if (lr_kind(lt_holds[hold].kind)->passing)
 		return;
@@ -354,7 +353,7 @@ lt_let_stay(LrIndex hold)
 }
 
 /*
- * lt_end_release --- see hold.h
+ * lt_end_release --- see locktable.h
  *
  * The answer of a former master says nothing about what the present one has.
  */
@@ -370,7 +369,7 @@ lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers, uint
 	Assert(h->state == HOLD_RELEASING);
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
-	lt_note_stay(hold, h->here_from);
+	hold_note_stay(hold, h->here_from);
 	h->nodes &= nodes;
 	h->left = h->nodes != 0;
 	if (!h->left && !lt_is_past(h->key, topology))
@@ -400,9 +399,239 @@ lt_orphan(LrIndex hold, int64 sent_at)
 
 	/* We held the lock until then, and the store has not answered since. */
 	if (lr_store_can(h->store, STORE_SERVER_ONLY))
-		lt_note_stay(hold, h->here_from);
+		hold_note_stay(hold, h->here_from);
 	else
-		lt_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
+		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
+}
+
+/* ----------
+ * A lock that its session releases while it waits for a condition
+ *
+ * Meanwhile its hold is LOST, for the reason LOST_WAITING.  So however the wait ends,
+ * the session finds that it does not have the lock, without anybody's help.
+ *
+ *	 HELD --lt_begin_aside--> RELEASING --lt_end_aside--> LOST (LOST_WAITING)
+ *								 |
+ *								 +--lt_lose_aside: it was gone--> LOST
+ *
+ * A loss for that reason counts in nlost, but is neither logged nor signalled.
+ * ----------
+ */
+
+bool
+lt_begin_aside(LrIndex hold)
+{
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		held;
+
+	lt_lose_if_expired(hold, &wakes);
+	held = lt_holds[hold].state == HOLD_HELD;
+	if (held)
+	{
+		lt_holds[hold].state = HOLD_RELEASING;
+		lt_nudge_placeless(lt_key_of(hold), &wakes);
+	}
+	lt_unlock(lock, &wakes);
+	return held;
+}
+
+/*
+ * lt_end_aside --- see locktable.h
+ *
+ * The answer of a former master says nothing of what the present one has.  What a store
+ * may still have is released by the watchdog.
+ */
+void
+lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	Assert(h->state == HOLD_RELEASING);
+	lt_key_of(hold)->handoffs = 0;
+	hold_note_stay(hold, h->here_from);
+	if (answered && !lt_is_past(h->key, topology))
+		lt_forget_trace(h, store);
+	h->state = HOLD_LOST;
+	h->lost_reason = LOST_WAITING;
+	h->lost_at = GetCurrentTimestamp();
+	h->taken_by[0] = '\0';
+	if (h->traces != 0)
+		lt_set_due_in_traces(hold, lr_now(), &wakes);
+	else
+		lt_nothing_due(hold);
+	lt_nudge_after(lt_key_of(hold), h->kind, &wakes);
+	pg_atomic_fetch_add_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * lt_lose_aside --- the lock was gone before the store could release it
+ */
+void
+lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+
+	Assert(h->state == HOLD_RELEASING);
+	h->state = HOLD_HELD;
+	lt_lose_locked(hold, store, taken_by[0] != '\0' ? LOST_TAKEN : LOST_DELETED, taken_by,
+				   &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/* ----------
+ * Releases whose answer their session does not await (lockredis.release_wait)
+ *
+ * As soon as the release is sent, the hold is an orphan.  The watchdog repeats the
+ * release if the session has not read the answer after SENT_REPEAT.  That is harmless,
+ * as a release checks the owner, and no owner is used twice.  Meanwhile the session
+ * itself may ask for the key again, since its request follows the release on the same
+ * connection.  The other sessions of this server wait for the answer; the first one
+ * that waits has the release repeated at once.
+ *
+ *	 A sends the release of a, returns		the node runs it; the answer lies in A's socket
+ *	 B wants the key: a is due now
+ *											watchdog: repeats the release of a: gone
+ *	 B is woken, asks, takes the key as b
+ *	 A asks for something, reads its answer: the hold is not a's any more
+ *
+ * If a release runs twice, the second answer is that the owner is gone.  So that
+ * answer, read by the session, means a loss only if nothing was repeated before.
+ * ----------
+ */
+
+/* If the session has not read the answer after this, the watchdog repeats the release. */
+#define SENT_REPEAT			(100 * LR_US_PER_MS)
+
+/* Other sessions wait for an answer no longer than this. */
+#define SENT_PATIENCE		LR_US_PER_S
+
+/* The answer wakes no session that waits in the order of the store, so that one polls. */
+#define SENT_POLL			(10 * LR_US_PER_MS)
+
+void
+lt_leave_sent(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_hold(hold);
+	WakeList	wakes = WAKE_NOBODY;
+	int64		now = lr_now();
+
+	Assert(h->state == HOLD_RELEASING);
+	hold_note_stay(hold, h->here_from);
+	h->sent_by = MyProcPid;
+	h->sent_until = now + SENT_PATIENCE;
+	lt_leave_until(hold, now + SENT_REPEAT, &wakes);
+	lt_unlock(lock, &wakes);
+}
+
+/*
+ * sent_note_loss --- the release has found that the lock was gone
+ */
+static void
+sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
+{
+	const LrKey *key = &lt_keys[h->key];
+	ScopeHold	scope[SCOPE_COUNT] = {0};
+
+	scope[SCOPE_XACT].count = 1;
+	lr_count(STAT_LOSSES);
+	losses_add(h->sent_by, key->name, key->name_len, scope,
+			   taken_by[0] != '\0' ? LOST_TAKEN : LOST_DELETED, taken_by);
+	wakes->watchdog = true;
+}
+
+/*
+ * lt_end_sent --- see locktable.h
+ *
+ * The answer of a former master does not count, so the watchdog repeats the release.  It
+ * also releases what may be left elsewhere.
+ */
+bool
+lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool released,
+			int receivers, const char *taken_by)
+{
+	LrHold	   *h = &lt_holds[hold];
+	int64		pause = lt_pause_after(store, receivers);
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+	WakeList	wakes = WAKE_NOBODY;
+	bool		notified = false;
+
+	if (lock == NULL)
+		return false;
+	Assert(h->state == HOLD_ORPHAN && h->sent_by == MyProcPid);
+	if ((released || !h->repeated) && !lt_is_past(h->key, topology))
+	{
+		if (released)
+		{
+			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
+			notified = lt_key_of(hold)->notified_elsewhere;
+		}
+		else
+			sent_note_loss(h, taken_by, &wakes);
+		h->sent_until = 0;
+		lt_forget_trace(h, store);
+		if (h->traces == 0)
+			lt_free_and_nudge(hold, &wakes);
+		else
+			lt_set_due_in_traces(hold, lr_now(), &wakes);
+	}
+	lt_unlock(lock, &wakes);
+	return notified;
+}
+
+/*
+ * lt_lose_sent --- see locktable.h
+ *
+ * A request of this session over a new connection may overtake the release.
+ */
+void
+lt_lose_sent(LrIndex hold, uint64 owner)
+{
+	LWLock	   *lock = lt_lock_owned(hold, owner);
+
+	if (lock == NULL)
+		return;
+	lt_holds[hold].sent_by = 0;
+	LWLockRelease(lock);
+}
+
+/*
+ * lt_find_sent --- find a lock whose release another session has sent, and which conflicts
+ * with "kind"; LR_NONE: there is none to wait for
+ */
+LrIndex
+lt_find_sent(const LrKey *key, KindId kind, int64 now)
+{
+	if (!lt_has_kinds(key, lr_kind(kind)->excludes) || !lr_watchdog_running())
+		return LR_NONE;
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].sent_until > now &&
+			lt_holds[i].sent_by != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
+			return i;
+	return LR_NONE;
+}
+
+/*
+ * lt_awaits_sent --- does this session have to wait for the answer to such a release?
+ */
+bool
+lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again,
+			   WakeList *wakes)
+{
+	LrIndex		sent = lt_find_sent(key, w->terms.kind, now);
+
+	if (sent == LR_NONE)
+		return false;
+	if (!lt_holds[sent].repeated)
+		lt_set_due(sent, lt_holds[sent].store, now, wakes);
+	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].sent_until;
+	return true;
 }

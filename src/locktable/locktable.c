@@ -17,7 +17,6 @@
 #include "storage/shmem.h"
 
 #include "locktable/locktable_int.h"
-#include "locktable/wait.h"
 #include "settings.h"
 
 LrTable    *lt_table = NULL;
@@ -75,7 +74,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 1;
+	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 2;
 }
 
 static char *
@@ -130,6 +129,9 @@ lt_init_table(void)
 	lt_init_pool(&lt_table->hold_pool);
 	SpinLockInit(&lt_table->told_mutex);
 	memset(lt_table->forced, 0, sizeof(lt_table->forced));
+	lt_table->losses.first = 0;
+	pg_atomic_init_u32(&lt_table->losses.n, 0);
+	pg_atomic_init_u64(&lt_table->losses.left_out, 0);
 }
 
 /* Called with AddinShmemInitLock held. */
@@ -236,6 +238,121 @@ lt_use_new_slot(LrPool *pool)
 	return (LrIndex) slot;
 }
 
+/* ----------
+ * Keys
+ * ----------
+ */
+
+/* nbuckets is a multiple of LT_PARTITIONS, so each bucket is in one partition. */
+static LrIndex *
+lt_bucket_of(uint32 hash)
+{
+	return &lt_buckets[hash & (lt_table->nbuckets - 1)];
+}
+
+LrIndex
+lt_find_key(const char *name, int len, uint32 hash)
+{
+	LrIndex		i;
+
+	for (i = *lt_bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
+	{
+		LrKey	   *key = &lt_keys[i];
+
+		if (key->hash == hash && key->name_len == len &&
+			memcmp(key->name, name, len) == 0)
+			return i;
+	}
+	return LR_NONE;
+}
+
+/*
+ * lt_make_key --- find the key's entry or make one
+ *
+ * There are as many entries as holds, and the caller has a hold for it.
+ */
+LrIndex
+lt_make_key(const char *name, int len, uint32 hash)
+{
+	LrPool	   *pool = &lt_table->key_pool;
+	LrIndex		i = lt_find_key(name, len, hash);
+	LrKey	   *key;
+
+	if (i != LR_NONE)
+		return i;
+
+	SpinLockAcquire(&pool->mutex);
+	i = pool->first_free;
+	if (i == LR_NONE)
+		i = lt_use_new_slot(pool);
+	else
+		pool->first_free = lt_keys[i].next;
+	SpinLockRelease(&pool->mutex);
+
+	key = &lt_keys[i];
+	key->hash = hash;
+	key->first_hold = LR_NONE;
+	key->nordered = 0;
+	key->nplaceless = 0;
+	key->nlined = 0;
+	key->clear_at = 0;
+	key->scarce = false;
+	key->hold_kinds = 0;
+	key->queue_head = LR_NONE;
+	key->queue_tail = LR_NONE;
+	key->front_tail = LR_NONE;
+	memset(key->nfront, 0, sizeof(key->nfront));
+	key->queue_kinds = 0;
+	key->place_head = LR_NONE;
+	key->place_tail = LR_NONE;
+	key->nfailed = 0;
+	key->nhanded = 0;
+	key->handoffs = 0;
+	key->paused_until = 0;
+	key->here_from = 0;
+	key->here_kind = KIND_REENTRANT;
+	key->no_pause_until = 0;
+	key->after_pause = false;
+	key->notified_elsewhere = false;
+	key->searched_at = 0;
+	for (int t = 0; t < TOPIC_COUNT; t++)
+		key->subscription[t] = SUB_NONE;
+	key->name_len = len;
+	memcpy(key->name, name, len);
+	key->next = *lt_bucket_of(hash);
+	*lt_bucket_of(hash) = i;
+	return i;
+}
+
+/*
+ * locktable_free_unused --- free the key's entry if nobody holds or awaits it
+ */
+static void
+locktable_free_unused(LrIndex key)
+{
+	LrKey	   *k = &lt_keys[key];
+	LrIndex    *link;
+
+	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
+		k->place_head != LR_NONE || k->nfailed > 0 || k->nhanded > 0)
+		return;
+
+	link = lt_bucket_of(k->hash);
+	while (*link != key)
+		link = &lt_keys[*link].next;
+	*link = k->next;
+
+	SpinLockAcquire(&lt_table->key_pool.mutex);
+	k->next = lt_table->key_pool.first_free;
+	lt_table->key_pool.first_free = key;
+	SpinLockRelease(&lt_table->key_pool.mutex);
+}
+
+/* ----------
+ * Holds
+ * ----------
+ */
+
 /*
  * lt_alloc_hold --- a hold for a row that was reserved
  *
@@ -340,7 +457,7 @@ lt_free_hold(LrIndex hold)
 	 * Free the key's entry first and the row last: whoever gets a row must find a free
 	 * hold, and whoever gets a hold must find a free key entry.
 	 */
-	lt_key_unused(key);
+	locktable_free_unused(key);
 
 	SpinLockAcquire(&lt_table->hold_pool.mutex);
 	h->next = lt_table->hold_pool.first_free;
@@ -348,116 +465,6 @@ lt_free_hold(LrIndex hold)
 	SpinLockRelease(&lt_table->hold_pool.mutex);
 
 	lt_free_rows(rows);
-}
-
-/* ----------
- * Keys
- * ----------
- */
-
-/* nbuckets is a multiple of LT_PARTITIONS, so each bucket is in one partition. */
-static LrIndex *
-lt_bucket_of(uint32 hash)
-{
-	return &lt_buckets[hash & (lt_table->nbuckets - 1)];
-}
-
-LrIndex
-lt_find_key(const char *name, int len, uint32 hash)
-{
-	LrIndex		i;
-
-	for (i = *lt_bucket_of(hash); i != LR_NONE; i = lt_keys[i].next)
-	{
-		LrKey	   *key = &lt_keys[i];
-
-		if (key->hash == hash && key->name_len == len &&
-			memcmp(key->name, name, len) == 0)
-			return i;
-	}
-	return LR_NONE;
-}
-
-/*
- * lt_make_key --- find the key's entry or make one
- *
- * There are as many entries as holds, and the caller has a hold for it.
- */
-LrIndex
-lt_make_key(const char *name, int len, uint32 hash)
-{
-	LrPool	   *pool = &lt_table->key_pool;
-	LrIndex		i = lt_find_key(name, len, hash);
-	LrKey	   *key;
-
-	if (i != LR_NONE)
-		return i;
-
-	SpinLockAcquire(&pool->mutex);
-	i = pool->first_free;
-	if (i == LR_NONE)
-		i = lt_use_new_slot(pool);
-	else
-		pool->first_free = lt_keys[i].next;
-	SpinLockRelease(&pool->mutex);
-
-	key = &lt_keys[i];
-	key->hash = hash;
-	key->first_hold = LR_NONE;
-	key->nordered = 0;
-	key->nplaceless = 0;
-	key->nlined = 0;
-	key->clear_at = 0;
-	key->scarce = false;
-	key->hold_kinds = 0;
-	key->queue_head = LR_NONE;
-	key->queue_tail = LR_NONE;
-	key->front_tail = LR_NONE;
-	memset(key->nfront, 0, sizeof(key->nfront));
-	key->queue_kinds = 0;
-	key->place_head = LR_NONE;
-	key->place_tail = LR_NONE;
-	key->nfailed = 0;
-	key->nhanded = 0;
-	key->handoffs = 0;
-	key->paused_until = 0;
-	key->here_from = 0;
-	key->here_kind = KIND_REENTRANT;
-	key->no_pause_until = 0;
-	key->after_pause = false;
-	key->notified_elsewhere = false;
-	key->searched_at = 0;
-	for (int t = 0; t < TOPIC_COUNT; t++)
-		key->subscription[t] = SUB_NONE;
-	key->name_len = len;
-	memcpy(key->name, name, len);
-	key->next = *lt_bucket_of(hash);
-	*lt_bucket_of(hash) = i;
-	return i;
-}
-
-/*
- * lt_key_unused --- free the key's entry if nobody holds or awaits it
- */
-void
-lt_key_unused(LrIndex key)
-{
-	LrKey	   *k = &lt_keys[key];
-	LrIndex    *link;
-
-	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
-		k->place_head != LR_NONE || k->nfailed > 0 || k->nhanded > 0)
-		return;
-
-	link = lt_bucket_of(k->hash);
-	while (*link != key)
-		link = &lt_keys[*link].next;
-	*link = k->next;
-
-	SpinLockAcquire(&lt_table->key_pool.mutex);
-	k->next = lt_table->key_pool.first_free;
-	lt_table->key_pool.first_free = key;
-	SpinLockRelease(&lt_table->key_pool.mutex);
 }
 
 /* ----------
@@ -497,6 +504,14 @@ lt_deadlock_lock(void)
 {
 	return &lt_tranche()
 		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
+}
+
+/* Taken for a moment, also under a partition lock. */
+LWLock *
+lt_losses_lock(void)
+{
+	return &lt_tranche()
+		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS + 1].lock;
 }
 
 /*

@@ -13,14 +13,12 @@
  * the lock table.  Functions that allow other sessions to go on wake them after
  * they have released the partition lock.
  *
- * Lock order: partition lock, then a spinlock or the lock of losses.c; never two
+ * Lock order: partition lock, then a spinlock or the lock of the losses; never two
  * partitions.  The deadlock lock and the signal locks are taken alone.
  *
- * This file has the types that all users share.  The functions are in headers by
- * audience: wait.h (a session that acquires), hold.h (a session that holds a lock),
- * owed.h (a session that has the store count something), graph.h (a session
- * that looks for deadlocks), watch.h (the watchdog), rows.h (views) and
- * losses.h (a process that finds a loss, and the watchdog, which logs it).
+ * This file is for sessions and views, in parts by audience: a session that acquires a
+ * lock, one that holds a lock or finds one lost, one that has the store count something,
+ * one that looks for deadlocks, and views.  watch.h is for the watchdog.
  *
  * The words:
  *
@@ -43,7 +41,7 @@
  * epoch		which master answered: a number that changes when a store has
  * 			another master
  * owed		a change of a number that a store is to make once, though no session
- * 			holds anything: see owed.h
+ * 			holds anything
  * keep		to leave the key locked for a time after its release (hold_at_least)
  * head		the first session in a key's queue, which asks the store for all
  *
@@ -61,8 +59,8 @@
 
 #include "datatype/timestamp.h"
 
-#include "kinds/kind.h"
 #include "names.h"
+#include "store/store.h"
 
 /*
  * States of a hold:
@@ -137,5 +135,581 @@ typedef struct ScopeHold
 extern Size locktable_shmem_size(void);
 extern int	locktable_lwlocks(void);
 extern void locktable_shmem_init(void);
+
+/* ----------
+ * A session that acquires a lock
+ *
+ * It awaits one key at a time.  Only those in front of a queue ask the store, and only
+ * while no session of this server has the key; see queue.c.  A session that waits in the
+ * order of the store is in no queue here; see places.c.
+ * ----------
+ */
+
+typedef enum EnqueueResult
+{
+	ENQUEUED,
+	ENQUEUE_BUSY,				/* only_if_free, and the key is not free */
+	ENQUEUE_OTHER,				/* a session of this server has the key as a kind
+								 * (*other) that the wanted one cannot be beside or
+								 * after */
+	ENQUEUE_FULL
+} EnqueueResult;
+
+/*
+ * Reserve a hold and a place in the queue of the key.  With only_if_free, do that only
+ * if no session of this server has the key, is ahead in its queue, or waits for it without
+ * the place in the store that its kind has.
+ */
+extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
+								bool only_if_free, LrIndex *hold, KindId *other);
+
+/*
+ * The result that lt_enqueue would have with only_if_free, for a kind that excludes
+ * itself.  Nothing is reserved, so it is never ENQUEUE_FULL.  *sent: the first call of
+ * lt_turn would return TURN_SENT.
+ */
+extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
+								 bool *sent);
+
+/*
+ * Reserve rows for n locks that this session is about to take, in a queue or not.
+ * False: there are not enough.  lt_return_rows() frees the unused ones.
+ */
+extern bool lt_stock_rows(int n);
+extern void lt_return_rows(void);
+
+/*
+ * The owner of another lock of the key that this session holds, and beside which it may
+ * take the one that it waits for (LockKind.beside); 0: there is none.
+ */
+extern uint64 lt_owner_beside(LrIndex hold);
+
+typedef enum TurnResult
+{
+	TURN_TRY,					/* ask the store now */
+	TURN_WAIT,					/* not before look_again, or when woken */
+	TURN_SENT,					/* the same, but soon: another session here has sent
+								 * a release */
+	TURN_HANDED,				/* a session of this server has handed it over to us */
+	TURN_FAILED,				/* the store failed for the session before us */
+	TURN_UNREPLICATED			/* too few replicas confirmed its lock */
+} TurnResult;
+
+/*
+ * Is it our turn?  retry_at: when a session in front that found the key busy may look
+ * again without being woken.  On TURN_TRY the session may ask *store and no other;
+ * *subscribed says whether a message will notify this server of each release from now
+ * on.  On TURN_HANDED the session holds the lock, by another hold: *hold is that one.
+ */
+extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
+						  bool *subscribed, StoreId *store);
+
+/* Have the watchdog subscribe to the key, or to our place; true if it has already. */
+extern bool lt_want_subscription(LrIndex hold);
+
+/* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
+extern void lt_give_up(LrIndex hold);
+extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
+							  uint32 topology, int64 not_after);
+
+/*
+ * The same when no request is unanswered, but the store has an announcement of this wait,
+ * under that owner: the watchdog withdraws it.
+ */
+extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
+								 uint32 topology);
+
+/*
+ * The owner number for the next request of a kind that is announced.  "owner" is the one
+ * of the former requests of this wait, all of which were answered; 0: there were none.
+ * The result is the same number, or a new one if there was none, or if the watchdog has
+ * withdrawn the announcement since; *anew is set then, as the wait begins again.  The
+ * session must send its request before "until".
+ *
+ * *here is the owner number of a lock of the key that can be handed to this session; 0:
+ * there is none.
+ */
+extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
+						bool *anew, uint64 *here);
+
+/*
+ * For kinds with "placed": when the store was asked, at asked_at, nobody elsewhere
+ * waited for the lock.  "unplaced": nor did this session get a place, as one here has
+ * the lock.
+ */
+extern void lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
+
+/*
+ * Leave a request without a reply to the watchdog, but stay in the queue, with another
+ * hold.  False: there is no row for one.
+ */
+extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
+							uint32 topology, int64 not_after);
+
+/*
+ * After TURN_HANDED: take the next fencing token of the reserve of the hold.  False: the
+ * reserve is empty, or may not be used.  *store is the store that has issued the tokens;
+ * *more is how often the lock may still be handed over, and so how many more tokens to
+ * ask for.
+ */
+extern bool lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
+
+/*
+ * lt_pass_on: the lock is held, but the acquire has failed after all.  lt_wait_again:
+ * the store says that it is gone; the session waits on, perhaps with another hold.
+ */
+extern void lt_pass_on(LrIndex hold);
+extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
+
+/*
+ * A session in front has asked the store, and somebody else has the key: "owner", which
+ * is empty if the store did not name one.  waits: the session goes on waiting.
+ */
+extern void lt_found_busy(LrIndex hold, bool waits, const char *owner);
+
+/*
+ * The store has failed for this session.  Fail all sessions that queue for the key now;
+ * with min_replicas > 0 those that ask for at least so many replicas.
+ */
+extern void lt_fail_waiters(LrIndex hold, int min_replicas);
+
+typedef enum GrantResult
+{
+	GRANTED,
+	GRANT_TOO_LATE,				/* the lease had ended before the reply came */
+	GRANT_STALE,				/* locks are no longer taken in that store, or from
+								 * that master */
+	GRANT_DISOWNED,				/* its owner was left to the watchdog, which releases it
+								 * (lt_disown) */
+	GRANT_CONFLICT				/* another session of this server has it, or the
+								 * watchdog has yet to release a lock with the same id */
+} GrantResult;
+
+/*
+ * The store granted us the lock: leave the queue, hold it for the lease, which counts
+ * from when the request was sent (lr_lease_deadline).  "topology" is the epoch of the
+ * master that did, 0 where none is looked for.  With a store that excludes this server
+ * only, nobody elsewhere could have the key at "judged_at".  The hold of an ownerless
+ * kind is freed.
+ */
+extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
+							uint32 topology, int64 judged_at, int64 sent_at,
+							const LockTerms *terms, int64 fence);
+
+/*
+ * It was granted, but these of several masters may not have it (StoreOp.without).
+ */
+extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
+
+/*
+ * The same for a lock that was requested without a place in the queue, as one of
+ * several; and for one whose request was not answered.  Their rows were stocked.
+ * Without a grant, the watchdog releases the lock.
+ */
+extern GrantResult lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
+									 uint32 topology, int64 sent_at,
+									 const LockTerms *terms, LrIndex *hold);
+extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
+							   StoreId store, uint64 owner, uint32 topology,
+							   int64 not_after);
+
+/*
+ * Did a session of this server have the key when Redis fell silent, or since?  Then
+ * nobody elsewhere can have it.
+ */
+extern bool lt_key_stayed_here(LrIndex hold);
+
+/*
+ * In a store that sends no messages: wake the sessions of this server that wait for a
+ * notification of the key, so that they ask.
+ */
+extern void lt_wake_passing(const LrName *name);
+
+/* ----------
+ * A session that holds a lock: its hold, its commit, its release, a loss
+ * ----------
+ */
+
+/* A session calls these at its first use of the extension, and at its end. */
+extern void lt_session_enter(void);
+extern void lt_session_leave(void);
+
+/* A copy of a hold, as its session sees it. */
+typedef struct HoldView
+{
+	HoldState	state;
+	LostReason	lost_reason;
+	TimestampTz lost_at;
+	int64		deadline;
+	KindId		kind;
+	StoreId		store;
+	uint64		moves;
+	uint32		place;
+	bool		of_old_master;	/* the present master has not confirmed it yet; */
+	int64		promised_ms;	/* request at least so long a lease from it */
+	uint64		owner;
+	uint8		id[STORE_ID_LEN];
+	int64		fence;
+	StoreId		fence_store;	/* that issued the token */
+	CommitGuard guard;			/* the strictest of both scopes */
+	bool		awaited;		/* lt_begin_release: somebody here waits for it, or
+								 * the last release notified a client elsewhere */
+	int64		keep_until;
+	ScopeHold	scope[SCOPE_COUNT];
+	char		taken_by[LR_OWNER_MAX];
+} HoldView;
+
+/* The longest lease of the scopes that still hold the lock. */
+static inline int64
+lt_longest_lease_ms(const ScopeHold *scope)
+{
+	int64		lease_ms = 0;
+
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (scope[i].count > 0)
+			lease_ms = Max(lease_ms, scope[i].lease_ms);
+	return lease_ms;
+}
+
+/* The owner number of a hold, the name of its key, and the end of its lease. */
+extern uint64 lt_owner(LrIndex hold);
+extern const char *lt_hold_name(LrIndex hold);
+extern int64 lt_lease_end(LrIndex hold);
+
+/*
+ * The time until which enough of the lease is left for a commit.  A longer lease, set
+ * meanwhile, may need more.
+ */
+extern int64 lt_commits_until(LrIndex hold);
+
+/*
+ * lt_place returns the store of the hold, and a number that changes when the hold moves or
+ * its store has another master.  If only a former master has confirmed the lock,
+ * *promised_ms is what is left of its lease, which the present one has to be asked for;
+ * otherwise 0.  lt_has_moved: is the number another one now?
+ */
+extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms);
+extern bool lt_has_moved(LrIndex hold, uint64 moves);
+
+/* The store in which a session of this server holds the key, or that of new locks. */
+extern StoreId lt_store_of_key(const LrName *name);
+
+/* Copy a hold; if its deadline has passed, it is marked lost first. */
+extern void lt_look(LrIndex hold, HoldView *view);
+
+/*
+ * Set one scope's part.  Raise the deadline to "deadline", unless the hold has moved since
+ * the store was asked for it (deadline 0: the store was not asked).  False, with nothing
+ * changed: there is no free row for a second scope.
+ */
+extern bool lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
+						 int64 deadline, uint64 moves);
+
+/* The lock was taken again: the key stays locked until the later of both times. */
+extern void lt_keep_longer(LrIndex hold, int64 keep_until);
+
+/* The session is about to ask the store for a lease of that length. */
+extern void lt_note_lease(LrIndex hold, int64 lease_ms);
+
+/*
+ * With several masters, a request for that owner was answered: add these to the nodes
+ * that may have the lock.
+ */
+extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
+
+/*
+ * That operation issued a fencing token for the hold, and perhaps more tokens, which become
+ * the reserve of the hold.
+ */
+extern void lt_set_fence(LrIndex hold, const StoreOp *mint);
+
+/* ---- the commit ---- */
+
+/* The store confirmed the lease until "deadline". */
+extern void lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves);
+
+/*
+ * While the transaction of a hold is past pre-commit, the watchdog renews the hold even if
+ * the caller chose the length of its lease.
+ */
+extern void lt_set_committing(LrIndex hold, bool committing);
+
+/* How many holds of this session are lost. */
+extern int	lt_lost_count(void);
+
+/* From lt_begin_commit to lt_end_commit no process signals this session for a loss. */
+extern void lt_begin_commit(void);
+extern void lt_end_commit(void);
+
+/*
+ * Has this session been signalled (on_lost) since the last call?  If so, the signal's
+ * handler has run when this returns.
+ */
+extern bool lt_take_signal(void);
+
+/* ---- the end ---- */
+
+typedef enum ReleaseStart
+{
+	RELEASE_IN_STORE,			/* RELEASING: ask the store to release it */
+	RELEASE_HANDED_OVER,		/* passed on to a session of this server */
+	RELEASE_LOST				/* there is nothing to release */
+} ReleaseStart;
+
+/* The session no longer needs a hold; *view is what it was. */
+extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
+
+/*
+ * Free the hold and leave its lock in the store.  The lock belongs to whoever knows its
+ * id, and no longer to a session.  False: the lock was lost.
+ */
+extern bool lt_let_stay(LrIndex hold);
+
+/*
+ * The store has answered the release, which notified so many clients.  "nodes": of several
+ * masters, those that have not confirmed the release; the watchdog releases what they may
+ * have.
+ */
+extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
+						   int receivers, uint32 nodes);
+
+/*
+ * lt_leave_sent: the release of a RELEASING hold was sent, and the session does not wait
+ * for the answer.  lt_end_sent: the session has read the answer after all; the
+ * watchdog may have repeated the release before.  "released": the store had the lock until
+ * then.  Returns whether the release notified a client elsewhere.
+ */
+extern void lt_leave_sent(LrIndex hold);
+extern bool lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
+						bool released, int receivers, const char *taken_by);
+
+/*
+ * Such a release will not be answered.  The watchdog repeats it, and this session has to
+ * wait for that like all others.
+ */
+extern void lt_lose_sent(LrIndex hold, uint64 owner);
+
+/*
+ * The release of a RELEASING hold was not answered: the watchdog goes on with it.
+ * "sent_at": when it was sent; 0 = it was not sent at all.
+ */
+extern void lt_orphan(LrIndex hold, int64 sent_at);
+
+/*
+ * A session that waits for a condition releases its lock, to take it again later.
+ * lt_begin_aside: HELD becomes RELEASING; false: the lock was lost before.  lt_end_aside:
+ * the store has answered or has failed; the lock counts as lost (LOST_WAITING) while the
+ * session waits.  lt_lose_aside: the store did not have the lock any more, which is a loss
+ * like any other.
+ */
+extern bool lt_begin_aside(LrIndex hold);
+extern void lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered);
+extern void lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by);
+
+/* Check that no hold belongs to the transaction that has ended; with assertions only. */
+#ifdef USE_ASSERT_CHECKING
+extern void lt_check_transaction_end(void);
+#else
+#define lt_check_transaction_end()	((void) 0)
+#endif
+
+/* The session has seen that the hold is LOST, and drops it. */
+extern void lt_drop_lost(LrIndex hold);
+
+/*
+ * A store said that the owner is gone.  This counts only if the hold still has that owner
+ * and has not moved since.  True if the lock was HELD, and is lost now; if it was HANDED,
+ * its next session waits on.
+ */
+extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
+					LostReason reason, const char *taken_by);
+
+/*
+ * The key was taken away by force, from that owner, or from all owners (NULL): sessions of
+ * this server lose their holds of it.  The lock is gone from that store, which need not be
+ * the one that it is in by now, and from the node that was the master in that epoch
+ * (StoreOp).
+ */
+extern void lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
+						   uint32 topology);
+
+/*
+ * Make a record of a loss, for the server log: a session has lost a lock that it held in
+ * these scopes.  This neither raises nor allocates, and may be called with a partition lock
+ * held.  The caller has to wake the watchdog afterwards.
+ */
+extern void losses_add(int pid, const char *name, int len,
+					   const ScopeHold *scope, LostReason reason,
+					   const char *taken_by);
+
+/* ----------
+ * A session that has the store count something
+ *
+ * A change that a store is to count is held by no session, and must not get lost.  So
+ * it has a record from before the session sends the request, or its transaction ends,
+ * until the store has answered.
+ * ----------
+ */
+
+/*
+ * Make a record of an amount that the store is to count, now or (SCOPE_XACT) when the
+ * transaction has committed.  Its owner number is new; the store knows it as the ticket.
+ * False: there is no free row.
+ */
+extern bool lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount,
+				   LrIndex *hold);
+
+/* This transaction's record for the name; LR_NONE: there is none. */
+extern LrIndex lt_find_owed(const LrName *name, KindId kind);
+
+/* Add to the amount, which may be negative; at 0 the record is freed. */
+extern void lt_owe_more(LrIndex hold, int64 amount);
+
+/* The amount; only its session may call this. */
+extern int64 lt_owed_amount(LrIndex hold);
+
+/* Free the record: the store has counted the amount, or surely will not. */
+extern void lt_owed_done(LrIndex hold);
+
+/*
+ * The store has not answered: the watchdog goes on.  "sent_at": when the request was sent,
+ * which may have run; 0 = it surely has not.
+ */
+extern void lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at);
+
+/* ----------
+ * A session that looks for deadlocks: the lock table as a part of the wait-for graph
+ * ----------
+ */
+
+/* A session's wait for a key. */
+typedef struct KeyWait
+{
+	int			pid;
+	Oid			userid;
+	uint64		generation;		/* see lt_wait_generation */
+	LockScope	scope;			/* for which the lock is wanted */
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} KeyWait;
+
+/* A session of this server that holds the key. */
+typedef struct KeyHolder
+{
+	LrIndex		hold;
+	uint64		owner;			/* its owner number */
+	LrIndex		session;
+	int			pid;
+	bool		awaited;		/* the wait cannot end before its release */
+} KeyHolder;
+
+/*
+ * Copy the wait of a session, and the other holders of the key that it waits for; itself,
+ * too, if it waits for its own hold.  Returns how many holders there are, of which at most
+ * "room" are copied.  0: the session does not wait, or for nobody of this server.  All
+ * awaited holders have to release the key before the wait can end.
+ */
+extern int	lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders,
+						int room);
+
+/* A number that differs between waits of a session; 0 = it does not wait for a key. */
+extern uint64 lt_wait_generation(LrIndex session);
+
+/*
+ * One search serves all sessions that wait for the same key.  True: this session has to
+ * search, as none has done so for "interval".  *ask_again: when to call this again.
+ */
+extern bool lt_begin_search(int64 interval, int64 *ask_again);
+
+/*
+ * The search of one session has reached another one that waits for the same key, and may
+ * be in a cycle: wake it, to search for itself.  lt_is_suspected: is this session one?
+ */
+extern void lt_suspect_waiter(LrIndex session, uint64 generation);
+extern bool lt_is_suspected(void);
+
+/* The same, and the suspicion is forgotten. */
+extern bool lt_take_suspicion(void);
+
+/*
+ * This session found itself in a cycle of these sessions, with these wait generations.
+ * True: it has to end its wait.  False: the cycle is broken already.
+ */
+extern bool lt_claim_deadlock(const LrIndex *sessions,
+							  const uint64 *generations, int n);
+
+/*
+ * The pids of the sessions that wait for the same key as this session, which is one of
+ * them, and of those that hold it.  False: this session does not wait any more.
+ */
+extern bool lt_own_queue(int *pids, int room, int *npids,
+						 int *holder_pids, int *nholders);
+
+/*
+ * What keeps a session from the key that it waits for.  If a session of this server does,
+ * an owner elsewhere is not looked for.
+ */
+typedef struct WaitBlocker
+{
+	int			waiter;			/* process that waits, */
+	Oid			userid;			/* and its role */
+	int			pid;			/* holder on this server; 0 = none */
+	char		owner[LR_OWNER_MAX];	/* elsewhere, as the store named it last;
+										 * empty = not known */
+} WaitBlocker;
+
+/* Takes a partition lock, for a short time.  False: the session does not wait. */
+extern bool lt_find_blocker(LrIndex session, WaitBlocker *blocker);
+
+/* ----------
+ * Views
+ * ----------
+ */
+
+/* A copy of what a view shows of one hold or wait. */
+typedef struct LockTableRow
+{
+	int			pid;			/* 0 = orphan */
+	Oid			datid;
+	Oid			userid;
+	KindId		kind;
+	HoldState	state;
+	LostReason	lost_reason;
+	LockScope	scope;
+	ScopeHold	part;
+	int64		amount;			/* OWED: what the store is to count */
+	bool		placed;			/* waits in the order of the store */
+	uint64		owner;
+	int64		fence;
+	int64		renewals;
+	int64		deadline;		/* lr_now() time */
+	TimestampTz waiting_since;
+	TimestampTz lost_at;
+	char		taken_by[LR_OWNER_MAX];
+	int			name_len;
+	char		name[LR_NAME_MAX];
+} LockTableRow;
+
+/*
+ * A palloc'd copy of all rows.  The rows of a key are adjacent: first those that hold or
+ * held it, then those of the waiting sessions in the order of their queue.
+ */
+extern LockTableRow *lt_rows(int *nrows);
+
+/*
+ * Count the rows that hold a lock, that wait for one, and that wait for a condition; without
+ * a copy.
+ */
+extern void lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions);
+
+/* By how many microseconds the most overdue renewal in that store is late; 0: none is. */
+extern int64 lt_renewal_lag(StoreId store);
+
+/* Do the views show a hold in this state as granted? */
+static inline bool
+lt_is_granted(HoldState state)
+{
+	return state == HOLD_HELD || state == HOLD_RELEASING;
+}
 
 #endif							/* LR_LOCKTABLE_H */

@@ -22,8 +22,7 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 
-#include "locktable/locktable.h"
-#include "names.h"
+#include "locktable/watch.h"
 #include "store/nodes.h"
 #include "store/stores.h"
 
@@ -38,6 +37,9 @@
 
 /* The size of forced, by the hash of the key. */
 #define LT_FORCED			(4 * LT_PARTITIONS)
+
+/* Records of losses: not much more than the watchdog logs at once; see watchdog/health.c. */
+#define LT_LOSSES			64
 
 /* A watchdog that wakes up so soon need not be woken for the first waiting session. */
 #define TICK_SOON			(1500 * LR_US_PER_MS)
@@ -131,7 +133,7 @@ typedef struct LrHold
 	uint64		reserve_moves;	/* and lt_moves() when it was requested */
 	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
 	int			handed_replicas;	/* and how many have to confirm it */
-	int			refusals;		/* by the store, in a row; see refused.c */
+	int			refusals;		/* by the store, in a row */
 	int64		asked_lease_ms; /* the longest that was requested, answered or not */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
@@ -147,7 +149,7 @@ typedef struct LrHold
 								 * unknown */
 	int			counts_sent;	/* owed, orphan: how many requests to count it may have
 								 * run, or may still run */
-	int			sent_by;		/* orphan whose release was sent, see sent.c: pid of its
+	int			sent_by;		/* orphan whose release was sent, see hold.c: pid of its
 								 * session, */
 	int64		sent_until;		/* until when others wait for the answer; 0 = they do
 								 * not, */
@@ -279,6 +281,15 @@ typedef struct LrForced
 	uint64		owner;
 } LrForced;
 
+/* The ring is written under its lock; "n" is also read, and "left_out" used, without. */
+typedef struct LrLosses
+{
+	int			first;
+	pg_atomic_uint32 n;			/* in the ring */
+	pg_atomic_uint64 left_out;	/* neither logged nor counted in the log yet */
+	LossRecord	ring[LT_LOSSES];
+}			LrLosses;
+
 typedef struct LrTable
 {
 	int			max_locks;
@@ -299,6 +310,7 @@ typedef struct LrTable
 	pg_atomic_uint32 subscription_work;
 
 	LrForced	forced[LT_FORCED];	/* under the partition lock */
+	LrLosses	losses;
 } LrTable;
 
 extern LrTable *lt_table;
@@ -403,6 +415,7 @@ extern void lt_wake_session(LrIndex session);
 extern LWLock *lt_partition(uint32 hash);
 extern LWLock *lt_signal_lock(LrIndex session);
 extern LWLock *lt_deadlock_lock(void);
+extern LWLock *lt_losses_lock(void);
 extern LWLock *lt_lock_hold(LrIndex hold);
 extern LWLock *lt_lock_owned(LrIndex hold, uint64 owner);
 extern void lt_unlock(LWLock *lock, const WakeList *wakes);
@@ -410,7 +423,6 @@ extern void lt_unlock(LWLock *lock, const WakeList *wakes);
 /* Pools and keys.  All of these: partition lock held. */
 extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
 extern LrIndex lt_make_key(const char *name, int len, uint32 hash);
-extern void lt_key_unused(LrIndex key);
 
 /* Rows are what max_locks counts. */
 extern bool lt_reserve_row(void);
@@ -419,7 +431,7 @@ extern void lt_free_rows(int n);
 extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
 
-/* traces.c: what is where; partition lock held. */
+/* due_times.c: what is where; partition lock held. */
 extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
 extern bool lt_is_at_any_old_place(const LrHold *h);
 extern bool lt_is_past(LrIndex key, uint32 topology);
@@ -450,10 +462,8 @@ lt_has_kinds(const LrKey *key, uint32 kinds)
 }
 extern void lt_free_hold(LrIndex hold);
 
-/* hold.c; partition lock held. */
-extern void lt_note_stay(LrIndex hold, int64 from);
-
 /* lose.c; partition lock held. */
+extern void lt_note_end(LrIndex hold);
 extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);
 extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);
 extern void lt_leave_until(LrIndex hold, int64 due, WakeList *wakes);
@@ -479,7 +489,7 @@ extern void lt_disown_next(LrIndex session, WakeList *wakes);
 /* The lock is held once, on these terms. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
-/* queue.c: the queue of a key; partition lock held. */
+/* queue.c; partition lock held, but for lt_pause_after. */
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
 								 const LockTerms *terms);
@@ -490,7 +500,28 @@ extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
 extern void lt_queue_scarce(LrKey *key);
 extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
 
+/* Sessions in front may look again; if a lock of that kind kept them from the key. */
+extern void lt_nudge_front(LrKey *key, WakeList *wakes);
+extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
+
+/* If a lock of that kind, which is held now, does not keep one of them from the key. */
+extern void lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes);
+
+extern int64 lt_pause_after(StoreId store, int receivers);
+extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
+extern void lt_end_pause(LrKey *key, WakeList *wakes);
+extern void lt_judge_pause(LrKey *key, bool got_it);
+
+extern bool lt_is_placed_by(KindId kind, StoreId store);
+extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
+extern void lt_wait_on(LrIndex session, bool first, WakeList *wakes);
+extern void lt_back_to_queue(LrIndex session, bool first, WakeList *wakes);
+
 /* places.c; partition lock held. */
+extern int64 lt_handed_lease_ms(const LrHold *h);
+extern bool lt_has_enough_left(int64 lease_ms, int64 left);
+extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
+extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 extern void lt_place_insert(LrKey *key, LrIndex session, LrIndex prev,
 							LrStanding standing);
 extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
@@ -509,44 +540,19 @@ extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
-/* order.c; partition lock held. */
-extern bool lt_is_placed_by(KindId kind, StoreId store);
-extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
-extern void lt_wait_on(LrIndex session, bool first, WakeList *wakes);
-extern void lt_back_to_queue(LrIndex session, bool first, WakeList *wakes);
-
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
 
-/* sent.c; partition lock held. */
+/* hold.c; partition lock held. */
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
 extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
 						   int64 *look_again, WakeList *wakes);
-
-/* fits.c; partition lock held. */
-extern int64 lt_handed_lease_ms(const LrHold *h);
-extern bool lt_has_enough_left(int64 lease_ms, int64 left);
-extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
-extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
-
-/* pause.c; partition lock held, but for lt_pause_after. */
-extern int64 lt_pause_after(StoreId store, int receivers);
-extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
-extern void lt_end_pause(LrKey *key, WakeList *wakes);
-extern void lt_judge_pause(LrKey *key, bool got_it);
-
-/* Sessions in front may look again; if a lock of that kind kept them from the key. */
-extern void lt_nudge_front(LrKey *key, WakeList *wakes);
-extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
-
-/* If a lock of that kind, which is held now, does not keep one of them from the key. */
-extern void lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes);
 
 /* due_times.c; callable with or without a partition lock. */
 extern int64 lt_read_due(LrIndex hold, StoreId store);
@@ -570,7 +576,51 @@ extern bool lt_is_to_be_asked(const LrHold *h);
 /* owed.c; partition lock held. */
 extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now);
 
-/* refused.c; partition lock held. */
-extern void lt_note_end(LrIndex hold);
+/* ----------
+ * check.c: is all of this consistent?  In builds with assertions only.
+ * ----------
+ */
+
+#ifdef USE_ASSERT_CHECKING
+
+/*
+ * Each of these returns what is wrong, in memory that the next call uses again, or NULL if
+ * nothing is.
+ */
+
+/* A key with its holds and queue, or the wait of a session: partition lock held. */
+extern const char *lt_check_key(LrIndex key);
+extern const char *lt_check_wait(LrIndex session);
+
+/* All counters, and all due times: only while no process changes the lock table. */
+extern const char *lt_check_counts(void);
+extern const char *lt_check_due_times(void);
+
+/* The code of the lock table calls these; they end the process if something is wrong. */
+
+/* Before a changed partition is unlocked; and for the sessions that are woken then. */
+extern void lt_check_change(LWLock *lock);
+extern void lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n);
+
+/* This session has ended. */
+extern void lt_check_session_end(void);
+
+/* For the simulator, too: the names of states, and to return what a check has found. */
+extern const char *const lt_state_names[];
+
+#define CHECK(call) \
+	do { \
+		const char *says_ = (call); \
+		if (says_ != NULL) \
+			return says_; \
+	} while (0)
+
+#else
+
+#define lt_check_change(lock)			((void) 0)
+#define lt_check_wakes(lock, sessions, n)	((void) 0)
+#define lt_check_session_end()			((void) 0)
+
+#endif							/* USE_ASSERT_CHECKING */
 
 #endif							/* LR_LOCKTABLE_INT_H */

@@ -19,9 +19,8 @@
 
 #include "utils/timestamp.h"
 
-#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
-#include "locktable/losses.h"
+#include "settings.h"
 #include "stats.h"
 
 /* ----------
@@ -184,6 +183,48 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 			memcmp(lt_holds[i].id, id, STORE_ID_LEN) == 0)
 			return true;
 	return false;
+}
+
+/*
+ * lose_longest_lease_ms --- the longest lease that the store may have been asked for
+ */
+static int64
+lose_longest_lease_ms(const LrHold *h)
+{
+	int64		lease_ms = Max(h->handed_lease_ms, h->asked_lease_ms);
+
+	if (h->state == HOLD_WAITING)
+		lease_ms = lt_sessions[h->session].wait.terms.lease_ms;
+	for (int i = 0; i < SCOPE_COUNT; i++)
+		if (h->scope[i].count > 0)
+			lease_ms = Max(lease_ms, h->scope[i].lease_ms);
+	return lease_ms;
+}
+
+/*
+ * lt_note_end --- a hold is no longer renewed: note when it will have expired in the
+ * stores
+ *
+ * A renewal may have run just now.  A create that was not answered may still run for
+ * the time of a call; a release has to wait for that by the store's clock, too
+ * (not_after).
+ */
+void
+lt_note_end(LrIndex hold)
+{
+	LrHold	   *h = &lt_holds[hold];
+	int64		runs_until = lr_now();
+
+	if (h->ends_at != 0)
+		return;
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (h->not_after[s] != 0)
+			runs_until = lr_now() + lr_call_budget();
+	h->ends_at = runs_until + lose_longest_lease_ms(h) * LR_US_PER_MS;
+	if (h->state == HOLD_WAITING)
+		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
+	else
+		h->ends_at = lr_later(h->ends_at, lr_later(lt_deadline(hold), h->keep_until));
 }
 
 /*
@@ -373,7 +414,7 @@ lt_drop_lost(LrIndex hold)
 }
 
 /*
- * lt_lose --- see losses.h
+ * lt_lose --- see locktable.h
  *
  * Nobody loses a lock that is being handed over: its next session has not seen it yet.
  */
@@ -472,7 +513,7 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
 }
 
 /*
- * lt_lose_forced --- see losses.h
+ * lt_lose_forced --- see locktable.h
  *
  * A create that was answered, but is not granted yet, may have been undone by that:
  *

@@ -23,9 +23,6 @@
 #include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
-#include "locktable/owed.h"
-#include "locktable/watch.h"
-#include "names.h"
 #include "settings.h"
 
 /* How long a request is repeated after the first one that may have run. */

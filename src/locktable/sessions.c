@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessions.c
- *	  The lock table: slots of sessions, how they are woken and signalled.
+ *	  The lock table: slots of sessions, how they are woken and signalled; losses for the
+ *	  server log.
  *
  * A process that changes a key under its partition lock notes in a WakeList which
  * sessions can go on, and wakes them after it has released the lock.  A session that
@@ -21,10 +22,7 @@
 
 #include "utils/memutils.h"
 
-#include "locktable/check.h"
-#include "locktable/hold.h"
 #include "locktable/locktable_int.h"
-#include "locktable/watch.h"
 
 /* At most so many sessions are signalled at once; whoever looks next finds the others. */
 #define LOSERS_MAX			8
@@ -255,7 +253,7 @@ sessions_let_signals_arrive(void)
 }
 
 /*
- * lt_take_signal --- see hold.h
+ * lt_take_signal --- see locktable.h
  *
  * "signalled" is set before a signal is sent, under the signal lock.  So what is not
  * found here has not been sent yet.
@@ -280,4 +278,108 @@ int
 lt_lost_count(void)
 {
 	return (int) pg_atomic_read_u32(&lt_sessions[LrMyProcNumber].nlost);
+}
+
+/* ----------
+ * Losses that are not in the server log yet
+ *
+ * A process that finds a loss may not log it: it holds a partition lock, or is at
+ * the end of a transaction or of its life, where a message could raise.  So it
+ * writes a plain record of the loss into a ring in shared memory, and the watchdog
+ * logs it (watchdog/health.c).  A new watchdog goes on with the records in the ring.
+ *
+ * The lock of the ring may be taken while a partition lock is held.
+ * ----------
+ */
+
+/*
+ * losses_fill --- fill a record, with the stricter on_lost of both scopes
+ */
+static void
+losses_fill(LossRecord *r, int pid, const char *name, int len,
+			const ScopeHold *scope, LostReason reason, const char *taken_by)
+{
+	r->pid = pid;
+	r->reason = reason;
+	r->on_lost = ON_LOST_MARK;
+	for (int i = 0; i < SCOPE_COUNT; i++)
+	{
+		r->in_scope[i] = scope[i].count > 0;
+		if (r->in_scope[i])
+			r->on_lost = Max(r->on_lost, scope[i].on_lost);
+	}
+	r->name_len = len;
+	memcpy(r->name, name, len);
+	strlcpy(r->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
+}
+
+/*
+ * losses_add --- add a record; if the ring is full, only count the loss
+ */
+void
+losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+		   LostReason reason, const char *taken_by)
+{
+	uint32		n;
+
+	LWLockAcquire(lt_losses_lock(), LW_EXCLUSIVE);
+	n = pg_atomic_read_u32(&lt_table->losses.n);
+	if (n < LT_LOSSES)
+	{
+		losses_fill(&lt_table->losses.ring[(lt_table->losses.first + n) % LT_LOSSES], pid, name,
+					len, scope, reason, taken_by);
+		pg_atomic_write_u32(&lt_table->losses.n, n + 1);
+	}
+	else
+		pg_atomic_fetch_add_u64(&lt_table->losses.left_out, 1);
+	LWLockRelease(lt_losses_lock());
+}
+
+/*
+ * losses_any --- are there records in the ring?
+ */
+bool
+losses_any(void)
+{
+	return pg_atomic_read_u32(&lt_table->losses.n) > 0;
+}
+
+/*
+ * losses_take --- see watch.h
+ *
+ * Only the watchdog takes records, so a record that it has seen without the lock is
+ * still there.
+ */
+bool
+losses_take(LossRecord *r)
+{
+	uint32		n;
+
+	if (!losses_any())
+		return false;
+	LWLockAcquire(lt_losses_lock(), LW_EXCLUSIVE);
+	n = pg_atomic_read_u32(&lt_table->losses.n);
+	*r = lt_table->losses.ring[lt_table->losses.first];
+	lt_table->losses.first = (lt_table->losses.first + 1) % LT_LOSSES;
+	pg_atomic_write_u32(&lt_table->losses.n, n - 1);
+	LWLockRelease(lt_losses_lock());
+	return true;
+}
+
+void
+losses_leave_out(void)
+{
+	pg_atomic_fetch_add_u64(&lt_table->losses.left_out, 1);
+}
+
+bool
+losses_any_left_out(void)
+{
+	return pg_atomic_read_u64(&lt_table->losses.left_out) > 0;
+}
+
+uint64
+losses_take_left_out(void)
+{
+	return pg_atomic_exchange_u64(&lt_table->losses.left_out, 0);
 }

@@ -24,8 +24,6 @@
 #include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
-#include "locktable/wait.h"
-#include "names.h"
 #include "settings.h"
 
 /* Without a watchdog nobody notifies a waiting session: it looks by itself. */
@@ -282,7 +280,7 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 }
 
 /*
- * lt_orphan_unqueued --- see wait.h
+ * lt_orphan_unqueued --- see locktable.h
  */
 void
 lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
@@ -370,7 +368,7 @@ turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
 }
 
 /*
- * lt_ask_as --- see wait.h
+ * lt_ask_as --- see locktable.h
  *
  * What the session may leave in the store is noted here before it asks, for a process
  * that has to release that while the session is stopped.  It asks no later than the time
@@ -664,7 +662,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 }
 
 /*
- * lt_found_busy --- see wait.h
+ * lt_found_busy --- see locktable.h
  *
  * The row of a call that does not wait is shown only for a moment, so it notes no
  * owner.  It takes the lock here only after a pause or in line, which is rare.

@@ -162,4 +162,27 @@ extern void lt_watchdog_leave(void);
 extern bool lt_watchdog_sleeps_until(int64 until, uint32 stores);
 extern void lt_watchdog_is_awake(void);
 
+/* ---- losses, which the watchdog logs ---- */
+
+typedef struct LossRecord
+{
+	int			pid;
+	bool		in_scope[SCOPE_COUNT];
+	OnLost		on_lost;
+	LostReason	reason;
+	int			name_len;
+	char		name[LR_NAME_MAX];
+	char		taken_by[LR_OWNER_MAX];
+} LossRecord;
+
+extern bool losses_any(void);
+
+/* Take the oldest record; false: there is none. */
+extern bool losses_take(LossRecord *r);
+
+/* Count a loss that is not logged by itself; take that number, which is 0 then. */
+extern void losses_leave_out(void);
+extern bool losses_any_left_out(void);
+extern uint64 losses_take_left_out(void);
+
 #endif							/* LR_LOCKTABLE_WATCH_H */

@@ -19,7 +19,6 @@
 #include "utils/timeout.h"
 
 #include "kinds/kind.h"
-#include "locktable/losses.h"
 #include "names.h"
 #include "report.h"
 #include "session/session.h"

@@ -26,7 +26,6 @@
  */
 #include "lockredis.h"
 
-#include "locktable/wait.h"
 #include "report.h"
 #include "session/session.h"
 #include "session/session_int.h"

@@ -64,7 +64,6 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 
-#include "locktable/graph.h"
 #include "report.h"
 #include "session/session_int.h"
 #include "stats.h"

@@ -28,7 +28,6 @@
 
 #include "utils/memutils.h"
 
-#include "locktable/wait.h"
 #include "names.h"
 #include "report.h"
 #include "session/session.h"

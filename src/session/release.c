@@ -23,7 +23,6 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "locktable/losses.h"
 #include "names.h"
 #include "session/session.h"
 #include "session/session_int.h"

@@ -21,7 +21,6 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-#include "locktable/losses.h"
 #include "locktable/watch.h"
 #include "names.h"
 #include "report.h"

@@ -19,7 +19,6 @@
 #include "storage/ipc.h"
 
 #include "kinds/kind.h"
-#include "locktable/hold.h"
 #include "locktable/locktable.h"
 #include "names.h"
 #include "report.h"

@@ -4,7 +4,6 @@
 
 #include "lockredis.h"
 
-#include "locktable/hold.h"
 #include "names.h"
 #include "session/session.h"
 #include "store/store.h"

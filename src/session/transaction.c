@@ -27,7 +27,6 @@
 #include "access/xact.h"
 #include "utils/resowner.h"
 
-#include "locktable/wait.h"
 #include "session/session.h"
 #include "session/session_int.h"
 

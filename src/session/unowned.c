@@ -35,9 +35,6 @@
 #include "utils/memutils.h"
 #include "utils/portal.h"
 
-#include "locktable/hold.h"
-#include "locktable/owed.h"
-#include "locktable/wait.h"
 #include "locktable/watch.h"
 #include "names.h"
 #include "report.h"
@@ -395,7 +392,7 @@ untold_forget_some(const char *name, int len, KindId kind, int64 amount)
  * latches that are counted down
  *
  * No hold stands for such a change, so the request itself must not get lost.  It has a
- * record in the lock table (owed.h), with which the watchdog repeats a request that was
+ * record in the lock table (owed.c), with which the watchdog repeats a request that was
  * not answered.  The store knows the request by its ticket, the owner number of the
  * record, and counts it once.
  *

@@ -28,8 +28,6 @@
 #include "postmaster/interrupt.h"
 #include "storage/proc.h"
 
-#include "locktable/graph.h"
-#include "locktable/wait.h"
 #include "names.h"
 #include "report.h"
 #include "session/session.h"

@@ -27,8 +27,6 @@
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "locktable/graph.h"
-#include "locktable/rows.h"
 #include "locktable/watch.h"
 #include "names.h"
 #include "report.h"

@@ -41,8 +41,6 @@
 #include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
-#include "locktable/hold.h"
-#include "locktable/losses.h"
 #include "names.h"
 #include "settings.h"
 #include "stats.h"

@@ -7,10 +7,10 @@
  * A store is up when it has answered everything and done what was requested, otherwise
  * down.  Each change is logged once, and so is each further reason.  The state is
  * shown in redis_lock_status and reported to fallback.c.  If the store refuses a
- * single lock, it is not down (see locktable/refused.c).  An idle store is probed
+ * single lock, it is not down (see locktable/answers.c).  An idle store is probed
  * now and then, and one that is down repeatedly.
  *
- * A process that finds a loss may not be able to log it (see losses.c).  A session that
+ * A process that finds a loss may not be able to log it (see sessions.c).  A session that
  * is signaled (lockredis.on_lost) only logs "canceling statement due to user request".
  * So only the watchdog, which is woken for it, logs losses: one line each, in one place
  * where the number of lines can be limited.  When a store loses all of its data, thousands
@@ -29,7 +29,6 @@
 #include "common/hashfn.h"
 #include "utils/memutils.h"
 
-#include "locktable/losses.h"
 #include "names.h"
 #include "report.h"
 #include "store/stores.h"

@@ -54,7 +54,7 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 
 	/*
 	 * None of the product's code takes a second one, but for that of
-	 * losses.c, which is its last, below a partition.
+	 * the log of losses (sessions.c), which is its last, below a partition.
 	 */
 	if (nheld > 1 || (nheld == 1 && (is_last(held[0].lock) || !is_last(lock))))
 		sim_fail("lock rules", "a second light-weight lock is taken");

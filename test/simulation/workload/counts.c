@@ -18,8 +18,6 @@
 #include "statements.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/owed.h"
-#include "../../../src/locktable/watch.h"
 #include "../../../src/names.h"
 #include "../../../src/session/session_int.h"
 #include "../../../src/settings.h"

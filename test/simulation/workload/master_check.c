@@ -17,7 +17,6 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/wait.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 #include "../../../src/store/redis/cluster_batch.h"

@@ -17,7 +17,6 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/watch.h"
 #include "../../../src/names.h"
 
 #include "../kernel/redis_nodes.h"

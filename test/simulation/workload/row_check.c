@@ -20,7 +20,6 @@
 
 #include "../../../src/kinds/kind.h"
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/wait.h"
 #include "../../../src/names.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"

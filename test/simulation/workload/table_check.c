@@ -18,7 +18,7 @@
  */
 #include "workload.h"
 
-#include "../../../src/locktable/check.h"
+#include "../../../src/locktable/locktable_int.h"
 #include "../../../src/names.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
@@ -45,7 +45,7 @@
 
 #define BROKEN(...) sim_fail("lock table", __VA_ARGS__)
 
-/* What the lock table says of itself; see src/locktable/check.h. */
+/* What the lock table says of itself; see src/locktable/check.c. */
 static void
 must_be_good(const char *says)
 {

@@ -16,10 +16,7 @@
  */
 #include "workload.h"
 
-#include "../../../src/locktable/check.h"
-#include "../../../src/locktable/losses.h"
-#include "../../../src/locktable/wait.h"
-#include "../../../src/locktable/watch.h"
+#include "../../../src/locktable/locktable_int.h"
 #include "../../../src/settings.h"
 
 extern const char *sim_table_case(int number, bool spoil, const char **name,

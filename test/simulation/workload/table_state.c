@@ -19,7 +19,6 @@
  */
 #include "workload.h"
 
-#include "../../../src/locktable/check.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/store/stores.h"
 

@@ -20,7 +20,6 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/watch.h"
 #include "../../../src/names.h"
 #include "../../../src/settings.h"
 

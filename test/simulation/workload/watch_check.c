@@ -18,7 +18,6 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
-#include "../../../src/locktable/watch.h"
 
 #include "../kernel/redis_nodes.h"
 #include "../kernel/server.h"

@@ -17,7 +17,7 @@
 #include "../backend/sql.h"
 #include "../kernel/server.h"
 
-#include "../../../src/locktable/hold.h"
+#include "../../../src/locktable/locktable.h"
 #include "../../../src/session/session.h"
 #include "../../../src/store/batch.h"
 
