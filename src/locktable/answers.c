@@ -355,12 +355,7 @@ lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
 	if (lock == NULL)
 		return;
 	if (answer_may_move(item))
-	{
-		if (lt_holds[item->hold].state == HOLD_HELD)
-			lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by, &wakes);
-		else
-			lt_lose_handed(item->hold, store, &wakes);
-	}
+		lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -433,13 +428,11 @@ Refusal
 lt_refused(const DueItem *item, bool alone)
 {
 	LrHold	   *h = &lt_holds[item->hold];
-	uint32		hash = h->hash;
-	LWLock	   *lock = lt_partition(hash);
 	int64		now = lr_now();
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 	Refusal		result = {.again = now + AGAIN_FIRST};
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->hash == hash && h->owner == item->owner)
+	if (lock != NULL)
 	{
 		result.first = h->refusals == 0;
 		result.again = now + refused_pause(h->refusals++);
@@ -448,8 +441,8 @@ lt_refused(const DueItem *item, bool alone)
 			refused_held(item->hold, now, &result);
 		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 			refused_left(item->hold, now, &result);
+		LWLockRelease(lock);
 	}
-	LWLockRelease(lock);
 	result.again += AGAIN_STEP - result.again % AGAIN_STEP;
 	return result;
 }
@@ -462,14 +455,11 @@ void
 lt_not_refused(const DueItem *item)
 {
 	LrHold	   *h = &lt_holds[item->hold];
-	uint32		hash = h->hash;
-	LWLock	   *lock = lt_partition(hash);
+	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->hash == hash && h->owner == item->owner)
-	{
-		h->refusals = 0;
-		h->alone = false;
-	}
+	if (lock == NULL)
+		return;
+	h->refusals = 0;
+	h->alone = false;
 	LWLockRelease(lock);
 }

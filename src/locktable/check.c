@@ -126,7 +126,8 @@ check_hold_state(LrIndex hold)
 								  lt_state_names[h->state], h->lost_reason);
 			return NULL;
 		case HOLD_HANDED:
-			if (!is_session(h->session) || has_scopes(h) || h->handed_lease_ms <= 0)
+			if (!is_session(h->session) || has_scopes(h) ||
+				lt_handed_lease_ms(h) <= 0)
 				return check_says("hold %d was handed over on no terms", hold);
 			w = lt_wait_of(h->session);
 			if (w->state != WAIT_HANDED || w->handed != hold)

@@ -278,12 +278,14 @@ lt_lower_bound(pg_atomic_uint64 *bound, int64 t)
  * renewed, 0 = none
  *
  * From pre-commit to its release a transaction's hold is renewed in any case.
- * A hold that is handed over has no scopes, but the lease that it had for them.
+ * A hold that is handed over has no scopes, but the lease that its next session wants
+ * (lt_fits).
  */
 int64
 lt_renew_lease_ms(const LrHold *hold)
 {
-	int64		lease_ms = hold->state == HOLD_HANDED ? hold->handed_lease_ms : 0;
+	int64		lease_ms = hold->state == HOLD_HANDED ?
+		lt_wait_of(hold->session)->terms.lease_ms : 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (hold->scope[i].count > 0 &&
@@ -298,7 +300,8 @@ lt_renew_lease_ms(const LrHold *hold)
 int
 lt_min_replicas(const LrHold *hold)
 {
-	int			n = hold->state == HOLD_HANDED ? hold->handed_replicas : 0;
+	int			n = hold->state == HOLD_HANDED ?
+		lt_wait_of(hold->session)->terms.min_replicas : 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (hold->scope[i].count > 0)

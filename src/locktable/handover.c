@@ -119,8 +119,6 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	LrKey	   *key = &lt_keys[h->key];
 	LrWait	   *w = lt_wait_of(session);
 	LrStanding	standing = w->standing;
-	int64		lease_ms = lt_handed_lease_ms(h);
-	int			min_replicas = lt_min_replicas(h);
 
 	w->early = w->trying;
 	if (w->state == WAIT_PLACED)
@@ -142,10 +140,9 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
+	h->asked_lease_ms = Max(h->asked_lease_ms, w->terms.lease_ms);
 	h->state = HOLD_HANDED;
 	h->session = session;
-	h->handed_lease_ms = lease_ms;
-	h->handed_replicas = min_replicas;
 	h->committing = false;
 	h->fence = 0;
 	h->renewals = 0;
@@ -257,7 +254,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	int64		deadline = lt_deadline(handed);
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
-	if (!lt_has_enough_left(h->handed_lease_ms, deadline - lr_now()) ||
+	if (!lt_has_enough_left(w->terms.lease_ms, deadline - lr_now()) ||
 		lt_is_of_old_master(h, h->store))
 	{
 		lt_drop_handed(LrMyProcNumber, wakes);
@@ -265,7 +262,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	}
 	if (!handover_is_in_order(&lt_keys[h->key], w))
 	{
-		lt_back_to_queue(LrMyProcNumber, true, wakes);
+		lt_back_to_queue(LrMyProcNumber, true);
 		handover_pass_on(handed, wakes);
 		return false;
 	}
@@ -334,7 +331,7 @@ lt_take_handed_back(LrIndex session, WakeList *wakes)
 	LrIndex		handed = lt_wait_of(session)->handed;
 
 	handover_pass_on(handed, wakes);
-	lt_back_to_queue(session, false, wakes);
+	lt_back_to_queue(session, false);
 	if (lt_wait_of(session)->woken_at != 0)
 		lt_add_to_wake(wakes, session);
 }
@@ -346,10 +343,9 @@ void
 lt_pass_on(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (h->state == HOLD_HELD)
 		handover_pass_on(hold, &wakes);
 	else if (h->state == HOLD_LOST)
@@ -391,7 +387,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 		lt_unlink_hold(*hold);
 	lt_init_waiting_hold(*hold, key, hash, &w->terms);
 	w->hold = *hold;
-	lt_wait_on(LrMyProcNumber, true, &wakes);
+	lt_wait_on(LrMyProcNumber, true);
 	w->woken_at = lr_now();
 	lt_disown_next(LrMyProcNumber, &wakes);
 	lt_nudge_placeless(&lt_keys[key], &wakes);

@@ -261,11 +261,10 @@ void
 lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		same;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	same = moves == lt_moves(h);
 	if (same)
 		lt_note_answer(h, moves);
@@ -282,10 +281,9 @@ void
 lt_set_committing(LrIndex hold, bool committing)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	h->committing = committing;
 	if (h->state == HOLD_HELD)
 		lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
@@ -296,11 +294,10 @@ ReleaseStart
 lt_begin_release(LrIndex hold, HoldView *view)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	ReleaseStart start = RELEASE_IN_STORE;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_lose_if_expired(hold, &wakes);
 	hold_copy_view(hold, view);
 	if (h->state == HOLD_LOST)
@@ -337,11 +334,10 @@ bool
 lt_let_stay(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		had;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	lt_lose_if_expired(hold, &wakes);
 	had = h->state == HOLD_HELD;
 	if (had)
@@ -391,10 +387,9 @@ void
 lt_orphan(LrIndex hold, int64 sent_at)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 
 	/* We held the lock until then, and the store has not answered since. */
@@ -456,16 +451,8 @@ lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
 	hold_note_stay(hold, h->here_from);
 	if (answered && !lt_is_past(h->key, topology))
 		lt_forget_trace(h, store);
-	h->state = HOLD_LOST;
-	h->lost_reason = LOST_WAITING;
-	h->lost_at = GetCurrentTimestamp();
-	h->taken_by[0] = '\0';
-	if (h->traces != 0)
-		lt_set_due_in_traces(hold, lr_now(), &wakes);
-	else
-		lt_nothing_due(hold);
-	lt_nudge_after(lt_key_of(hold), h->kind, &wakes);
-	pg_atomic_fetch_add_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
+	h->state = HOLD_HELD;
+	lt_lose_set_aside(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

@@ -290,33 +290,14 @@ lt_make_key(const char *name, int len, uint32 hash)
 	SpinLockRelease(&pool->mutex);
 
 	key = &lt_keys[i];
+	memset(key, 0, offsetof(LrKey, name));
 	key->hash = hash;
 	key->first_hold = LR_NONE;
-	key->nordered = 0;
-	key->nplaceless = 0;
-	key->nlined = 0;
-	key->clear_at = 0;
-	key->scarce = false;
-	key->hold_kinds = 0;
 	key->queue_head = LR_NONE;
 	key->queue_tail = LR_NONE;
 	key->front_tail = LR_NONE;
-	memset(key->nfront, 0, sizeof(key->nfront));
-	key->queue_kinds = 0;
 	key->place_head = LR_NONE;
 	key->place_tail = LR_NONE;
-	key->nfailed = 0;
-	key->nhanded = 0;
-	key->handoffs = 0;
-	key->paused_until = 0;
-	key->here_from = 0;
-	key->here_kind = KIND_REENTRANT;
-	key->no_pause_until = 0;
-	key->after_pause = false;
-	key->notified_elsewhere = false;
-	key->searched_at = 0;
-	for (int t = 0; t < TOPIC_COUNT; t++)
-		key->subscription[t] = SUB_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
 	key->next = *lt_bucket_of(hash);

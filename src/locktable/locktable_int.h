@@ -131,8 +131,6 @@ typedef struct LrHold
 	int64		reserve_used;	/* the reserve of tokens: the last one that was used, */
 	int64		reserve_last;	/* the last one there is, */
 	uint64		reserve_moves;	/* and lt_moves() when it was requested */
-	int64		handed_lease_ms;	/* handed: the lease that is renewed, */
-	int			handed_replicas;	/* and how many have to confirm it */
 	int			refusals;		/* by the store, in a row */
 	int64		asked_lease_ms; /* the longest that was requested, answered or not */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
@@ -478,7 +476,7 @@ extern bool lt_keeps_from(LrIndex hold, LrIndex session, KindId kind);
 extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
-extern void lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes);
+extern void lt_lose_set_aside(LrIndex hold, WakeList *wakes);
 extern void lt_drop_handed(LrIndex session, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
@@ -514,8 +512,8 @@ extern void lt_judge_pause(LrKey *key, bool got_it);
 
 extern bool lt_is_placed_by(KindId kind, StoreId store);
 extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
-extern void lt_wait_on(LrIndex session, bool first, WakeList *wakes);
-extern void lt_back_to_queue(LrIndex session, bool first, WakeList *wakes);
+extern void lt_wait_on(LrIndex session, bool first);
+extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* places.c; partition lock held. */
 extern int64 lt_handed_lease_ms(const LrHold *h);

@@ -79,7 +79,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 		lt_nothing_due(hold);
 	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
-	if (lr_kind(h->kind)->passing)
+	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
 		return;
 	lr_count(STAT_LOSSES);
 	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope,
@@ -88,11 +88,13 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	lose_tell(h, wakes);
 }
 
+/*
+ * lt_lose_set_aside --- the session of a lock has released it, to take it again
+ */
 void
-lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-			   const char *taken_by, WakeList *wakes)
+lt_lose_set_aside(LrIndex hold, WakeList *wakes)
 {
-	lose_locked(hold, where, true, reason, taken_by, wakes);
+	lose_locked(hold, lt_holds[hold].store, false, LOST_WAITING, NULL, wakes);
 }
 
 /*
@@ -191,10 +193,8 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 static int64
 lose_longest_lease_ms(const LrHold *h)
 {
-	int64		lease_ms = Max(h->handed_lease_ms, h->asked_lease_ms);
+	int64		lease_ms = h->asked_lease_ms;
 
-	if (h->state == HOLD_WAITING)
-		lease_ms = lt_sessions[h->session].wait.terms.lease_ms;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
 			lease_ms = Max(lease_ms, h->scope[i].lease_ms);
@@ -370,7 +370,7 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
-	lt_back_to_queue(h->session, true, wakes);
+	lt_back_to_queue(h->session, true);
 	lt_disown_next(h->session, wakes);
 	lt_nudge_front(key, wakes);
 	if (sure)
@@ -380,10 +380,24 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 	lt_nudge_placeless(key, wakes);
 }
 
-void
-lt_lose_handed(LrIndex hold, StoreId where, WakeList *wakes)
+/*
+ * lose_gone --- a lock that is held, or was handed over, is gone
+ */
+static void
+lose_gone(LrIndex hold, StoreId where, bool sure, LostReason reason,
+		  const char *taken_by, WakeList *wakes)
 {
-	lose_handed(hold, where, true, wakes);
+	if (lt_holds[hold].state == HOLD_HELD)
+		lose_locked(hold, where, sure, reason, taken_by, wakes);
+	else if (lt_holds[hold].state == HOLD_HANDED)
+		lose_handed(hold, where, sure, wakes);
+}
+
+void
+lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
+			   const char *taken_by, WakeList *wakes)
+{
+	lose_gone(hold, where, true, reason, taken_by, wakes);
 }
 
 /*
@@ -428,10 +442,8 @@ lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
 	bool		same = lock != NULL && lt_moves(h) == moves;
 	bool		held = same && h->state == HOLD_HELD;
 
-	if (held)
+	if (same)
 		lt_lose_locked(hold, where, reason, taken_by, &wakes);
-	else if (same && h->state == HOLD_HANDED)
-		lt_lose_handed(hold, where, &wakes);
 	if (lock != NULL)
 		lt_unlock(lock, &wakes);
 	return held;
@@ -504,10 +516,7 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
 			continue;
 		if (!lt_has_room_for_loser(wakes))
 			return false;
-		if (h->state == HOLD_HELD)
-			lose_locked(i, where, sure && h->moves == 0, LOST_FORCED, NULL, wakes);
-		else
-			lose_handed(i, where, sure && h->moves == 0, wakes);
+		lose_gone(i, where, sure && h->moves == 0, LOST_FORCED, NULL, wakes);
 	}
 	return true;
 }

@@ -59,7 +59,7 @@ lt_handed_lease_ms(const LrHold *h)
 	int64		lease_ms = 0;
 
 	if (h->state == HOLD_HANDED)
-		return h->handed_lease_ms;
+		return lt_wait_of(h->session)->terms.lease_ms;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
 		if (h->scope[i].count == 0)

@@ -278,7 +278,6 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
 	w->asleep = false;
 	w->state = WAIT_NONE;
-	w->handed = LR_NONE;
 	w->early = false;
 	w->kept.owner = 0;
 	w->woken_at = 0;
@@ -298,6 +297,7 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *te
 	h->kind = terms->kind;
 	memcpy(h->id, terms->id, STORE_ID_LEN);
 	h->amount = terms->amount;
+	h->asked_lease_ms = terms->lease_ms;
 	h->hash = hash;
 	h->key = key;
 	h->session = LrMyProcNumber;
@@ -580,7 +580,7 @@ order_place_behind(const LrKey *key, int64 came_at)
  * asked, it may have a place, or get one: then it stands where it came, and looks again.
  */
 void
-lt_wait_on(LrIndex session, bool first, WakeList *wakes)
+lt_wait_on(LrIndex session, bool first)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrKey	   *key = &lt_keys[w->key];
@@ -601,7 +601,8 @@ lt_wait_on(LrIndex session, bool first, WakeList *wakes)
 	else if (w->trying || w->kept.owner != 0)
 	{
 		lt_place_insert(key, session, order_place_behind(key, w->came_at), w->standing);
-		lt_leave_line(session, wakes);
+		key->nlined -= w->line_at != 0;
+		w->line_at = 0;
 		w->woken_at = lr_now();
 	}
 	else
@@ -609,13 +610,12 @@ lt_wait_on(LrIndex session, bool first, WakeList *wakes)
 }
 
 void
-lt_back_to_queue(LrIndex session, bool first, WakeList *wakes)
+lt_back_to_queue(LrIndex session, bool first)
 {
 	LrWait	   *w = lt_wait_of(session);
 
 	Assert(w->state == WAIT_HANDED);
-	w->handed = LR_NONE;
 	w->early = false;
 	lt_keys[w->key].nhanded--;
-	lt_wait_on(session, first, wakes);
+	lt_wait_on(session, first);
 }

@@ -172,17 +172,11 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->hash = name->hash;
 		w->key = key;
 		w->hold = *hold;
-		w->handed = LR_NONE;
-		w->early = false;
 		w->named = 0;
 		w->terms = *terms;
 		w->trying = false;
 		w->asks_until = 0;
-		w->kept.owner = 0;
 		w->kept.disowned = 0;
-		w->woken_at = 0;
-		w->looks_at = 0;
-		w->asleep = false;
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
 		w->came_at = lr_now();
@@ -239,10 +233,9 @@ turn_give_up(WakeList *wakes)
 void
 lt_give_up(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	turn_give_up(&wakes);
 	lt_free_hold(hold);			/* and the key's entry, if it is unused now */
 	lt_unlock(lock, &wakes);
@@ -269,10 +262,9 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 				  int64 not_after)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	turn_note_unanswered(h, store, owner, topology, not_after);
 	turn_give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
@@ -307,12 +299,10 @@ void
 lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
-
 	bool		disowned;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
 	disowned = lt_wait_of(LrMyProcNumber)->kept.owner != owner;
 	if (!disowned)
 		lt_first_trace(h, store, owner, topology);

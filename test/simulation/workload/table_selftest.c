@@ -332,7 +332,7 @@ handed_to_nobody(void)
 static void
 handed_without_lease(void)
 {
-	lt_holds[handed].handed_lease_ms = 0;
+	lt_wait_of(lt_holds[handed].session)->terms.lease_ms = 0;
 }
 
 static void
