@@ -259,23 +259,6 @@ extern size_t redis_socket_unread(const RedisSocket *s);
 extern bool redis_socket_watch(RedisSocket *s, uint32 events);
 
 /* ----------
- * tls_context.c: The OpenSSL context that all TLS connections of this process share.
- * ----------
- */
-
-/*
- * The context for new connections, by the present settings and files; *number changes
- * with it.  NULL: it could not be made, *f says why.
- */
-extern SSL_CTX *tls_context_get(uint32 *number, RedisFailure *f);
-
-/*
- * Could the files be used when the settings were last changed?  They are read only once
- * for each change.
- */
-extern bool tls_context_is_usable(RedisFailure *f);
-
-/* ----------
  * tls.c: TLS between a connection and its socket.
  *
  * OpenSSL reads and writes through a BIO of ours that only calls socket.c, so the ways
@@ -333,6 +316,12 @@ typedef struct RedisTls
 	TlsPeer		session_peer;
 	TlsPeer		peer;
 } RedisTls;
+
+/*
+ * Could the files be used when the settings were last changed?  They are read only once
+ * for each change.
+ */
+extern bool tls_context_is_usable(RedisFailure *f);
 
 /* Begin on a connected socket, which still belongs to the caller; false: failed. */
 extern bool redis_tls_start(RedisTls *t, const RedisTarget *target,
@@ -648,5 +637,17 @@ extern bool redis_conn_has_more(const RedisConn *c);
 
 /* Record the reply to INFO, in the facts and in node.c. */
 extern void redis_conn_take_info(RedisConn *c, const char *info);
+
+/* ----------
+ * listener.c: The listener of the store interface; StoreRoutine describes its functions.
+ * ----------
+ */
+
+extern StoreListener *redis_listener_open(StoreEventCallback callback);
+extern void redis_listener_subscribe(StoreListener *l, const TopicKey *key);
+extern void redis_listener_unsubscribe(StoreListener *l, const TopicKey *key);
+extern void redis_listener_step(StoreListener *l);
+extern void redis_listener_interests(StoreListener *l, StoreInterests *in);
+extern void redis_listener_close(StoreListener *l);
 
 #endif							/* LR_CONN_H */

@@ -30,7 +30,6 @@
 #include "store/redis/cluster_batch.h"
 #include "store/redis/conn.h"
 #include "store/redis/discovery.h"
-#include "store/redis/listener.h"
 #include "store/redis/node_batch.h"
 #include "store/redis/quorum.h"
 

@@ -5,14 +5,22 @@
  *
  * The node's certificate and its name are always verified.  Nothing in here raises or
  * allocates in a memory context (OpenSSL uses malloc; when out of memory, the connection
- * is lost), and nothing waits but a read that may.
+ * is lost), and nothing waits but a read that may, and the file system.
+ *
+ * All connections of a process share a context.  It is created for the first of them, so
+ * never in the postmaster, and again for the next connection when a setting or a file
+ * has changed.  Existing connections keep the context that they were created with.  Only
+ * this file uses lockredis.tls_ca_file, tls_cert_file and tls_key_file.  It checks the
+ * files, and OpenSSL loads them.
  *
  * OpenSSL reads ahead: one read of the socket fetches all that is there, as without TLS,
  * and then returns it record by record.  So there may be more in its buffer although the
  * socket has nothing: "more" says so until a read has found nothing.
  *
  * The error queue belongs to the process, and PostgreSQL's own TLS uses it, too: it is
- * emptied before each call and after a failure.
+ * emptied before each call and after a failure.  No message contains anything of a
+ * file's content, and none of OpenSSL's own texts a name, an address or anything of a
+ * certificate.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -23,15 +31,30 @@
  */
 #include "lockredis.h"
 
+#include <glob.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
+#include "common/hashfn.h"
 #include "utils/timestamp.h"
 
 #include "settings.h"
 #include "store/redis/conn.h"
+
+/* No bundle of authorities is as large as this. */
+#define TLS_FILE_MAX		(8 * 1024 * 1024)
+
+/* A certificate in a directory of trusted ones, one file for each: 1a2b3c4d.0 */
+#define HASHED_FILES		"%s/????????.[0-9]*"
+
+/* The first byte of each record is its content type. */
+#define TLS_FIRST_TYPE		0x14
+#define TLS_LAST_TYPE		0x18
 
 /*
  * How often OpenSSL may read the socket in one call.  Data that is not the node's reply,
@@ -39,6 +62,499 @@
  * behaves as if nothing more were there; the socket shows that there is.
  */
 #define TLS_READS_MAX		64
+
+typedef struct TlsFile
+{
+	char	  **setting;
+	const char *name;
+	const char *hint;
+} TlsFile;
+
+static const TlsFile ca_file = {
+	&lr_tls_ca_file, "CA file", gettext_noop("Check lockredis.tls_ca_file.")
+};
+static const TlsFile cert_file = {
+	&lr_tls_cert_file, "certificate file", gettext_noop("Check lockredis.tls_cert_file.")
+};
+static const TlsFile key_file = {
+	&lr_tls_key_file, "key file", gettext_noop("Check lockredis.tls_key_file.")
+};
+
+static SSL_CTX *shared_context = NULL;
+static uint64 context_stamp;
+static uint32 context_number = 0;
+
+/* OpenSSL has needed a passphrase since this was set to false. */
+static bool passphrase_wanted;
+
+/*
+ * no_passphrase --- the callback; without one, OpenSSL would ask at the terminal
+ */
+static int
+no_passphrase(char *buf, int size, int writing, void *userdata)
+{
+	passphrase_wanted = true;
+	return -1;
+}
+
+static bool
+is_set(const TlsFile *file)
+{
+	return *file->setting != NULL && **file->setting != '\0';
+}
+
+/* ----------
+ * Stamps: which files there are, and when they were changed
+ * ----------
+ */
+
+/*
+ * stamp_add --- add everything that can be known of a file without reading it
+ */
+static uint64
+stamp_add(uint64 stamp, const char *path)
+{
+	int64		facts[7] = {0};
+	struct stat st;
+
+	if (stat(path, &st) == 0)
+	{
+		facts[0] = st.st_dev;
+		facts[1] = st.st_ino;
+		facts[2] = st.st_size;
+		facts[3] = st.st_mtim.tv_sec;
+		facts[4] = st.st_mtim.tv_nsec;
+		facts[5] = st.st_ctim.tv_sec;
+		facts[6] = st.st_ctim.tv_nsec;
+	}
+	stamp = hash_bytes_extended((const unsigned char *) path, strlen(path), stamp);
+	return hash_bytes_extended((const unsigned char *) facts, sizeof(facts), stamp);
+}
+
+/*
+ * system_place --- where the system keeps trusted certificates; the environment may say
+ * where
+ */
+static const char *
+system_place(const char *variable, const char *otherwise)
+{
+	const char *place = getenv(variable);
+
+	return place != NULL ? place : otherwise;
+}
+
+/*
+ * system_stamp --- add the directories of certificates that the system trusts to a stamp
+ *
+ * There may be several, as in PATH.  Unless "hashed" is NULL, it becomes true if one of
+ * them has a certificate; that takes longer, so it is not checked each time.
+ */
+static uint64
+system_stamp(uint64 stamp, bool *hashed)
+{
+	const char *list = system_place(X509_get_default_cert_dir_env(),
+									X509_get_default_cert_dir());
+
+	while (*list != '\0')
+	{
+		size_t		len = strcspn(list, ":");
+		char		path[MAXPGPATH];
+		char		pattern[MAXPGPATH + sizeof(HASHED_FILES)];
+		glob_t		files;
+
+		strlcpy(path, list, Min(len + 1, sizeof(path)));
+		list += list[len] != '\0' ? len + 1 : len;
+		stamp = stamp_add(stamp, path);
+		if (hashed == NULL)
+			continue;
+		snprintf(pattern, sizeof(pattern), HASHED_FILES, path);
+		if (glob(pattern, GLOB_NOSORT, NULL, &files) == 0)
+		{
+			*hashed = true;
+			globfree(&files);
+		}
+	}
+	return stamp;
+}
+
+/*
+ * files_stamp --- the stamp of all files that are read for a context
+ */
+static uint64
+files_stamp(void)
+{
+	uint64		stamp = 0;
+
+	if (is_set(&ca_file))
+		stamp = stamp_add(stamp, lr_tls_ca_file);
+	else
+		stamp = system_stamp(stamp_add(stamp,
+									   system_place(X509_get_default_cert_file_env(),
+													X509_get_default_cert_file())),
+							 NULL);
+	stamp = stamp_add(stamp, is_set(&cert_file) ? lr_tls_cert_file : "");
+	return stamp_add(stamp, is_set(&key_file) ? lr_tls_key_file : "");
+}
+
+/* ----------
+ * Files
+ * ----------
+ */
+
+static bool
+file_failed(RedisFailure *f, const TlsFile *file, const char *what)
+{
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, file->hint,
+					  "The %s %s", file->name, what);
+	return false;
+}
+
+/*
+ * file_check --- may this file be given to OpenSSL?
+ *
+ * For the owner and the permissions of the key, the rules are those of PostgreSQL's own
+ * key file.
+ */
+static bool
+file_check(const TlsFile *file, RedisFailure *f)
+{
+	struct stat st;
+
+	if (stat(*file->setting, &st) < 0 || access(*file->setting, R_OK) < 0)
+	{
+		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, file->hint,
+						  "Could not open the %s: %s.", file->name, strerror(errno));
+		return false;
+	}
+	if (!S_ISREG(st.st_mode))
+		return file_failed(f, file, "is not a regular file.");
+	if (st.st_size > TLS_FILE_MAX)
+		return file_failed(f, file, "is too large.");
+	if (file != &key_file)
+		return true;
+	if (st.st_uid != geteuid() && st.st_uid != 0)
+		return file_failed(f, file, "must belong to the user of the database server or to root.");
+	if (st.st_mode & (st.st_uid == geteuid() ? S_IRWXG | S_IRWXO :
+					  S_IWGRP | S_IXGRP | S_IRWXO))
+		return file_failed(f, file, "has group or world access; it should have permissions u=rw (0600) or less, or u=rw,g=r (0640) or less if it belongs to root.");
+	return true;
+}
+
+/*
+ * system_load --- trust the certificates that the system trusts
+ *
+ * In the directories OpenSSL only reads the certificates that it needs, when it needs
+ * them.  The one file with all of them takes fifty milliseconds and a megabyte in each
+ * process.  So it is only loaded if there are no such directories, or if the environment
+ * names a file.
+ */
+static bool
+system_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	bool		hashed = false;
+
+	(void) system_stamp(0, &hashed);
+	if ((!hashed || SSL_CTX_set_default_verify_dir(ctx) == 1) &&
+		((hashed && getenv(X509_get_default_cert_file_env()) == NULL) ||
+		 SSL_CTX_set_default_verify_file(ctx) == 1))
+		return true;
+	redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL, "Out of memory.");
+	return false;
+}
+
+/*
+ * ca_load --- trust each certificate in the CA file
+ */
+static bool
+ca_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	X509_LOOKUP *lookup = X509_STORE_add_lookup(SSL_CTX_get_cert_store(ctx),
+												X509_LOOKUP_file());
+
+	if (!file_check(&ca_file, f))
+		return false;
+	if (lookup == NULL ||
+		X509_load_cert_file(lookup, lr_tls_ca_file, X509_FILETYPE_PEM) <= 0)
+		return file_failed(f, &ca_file, "has no certificate, or one that cannot be read.");
+	return true;
+}
+
+/*
+ * own_load --- load our certificate, those that signed it, and its key
+ */
+static bool
+own_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	if (!file_check(&cert_file, f) || !file_check(&key_file, f))
+		return false;
+	if (SSL_CTX_use_certificate_chain_file(ctx, lr_tls_cert_file) != 1)
+		return file_failed(f, &cert_file, "has no certificate, or one that cannot be used.");
+	passphrase_wanted = false;
+	ERR_clear_error();
+	if (SSL_CTX_use_PrivateKey_file(ctx, lr_tls_key_file, SSL_FILETYPE_PEM) == 1 &&
+		SSL_CTX_check_private_key(ctx) == 1)
+		return true;
+	if (passphrase_wanted)
+		return file_failed(f, &key_file, "asks for a passphrase, which nobody can be asked for.");
+	if (SSL_CTX_get0_privatekey(ctx) != NULL ||
+		ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509)
+		return file_failed(f, &key_file, "has the key of another certificate.");
+	return file_failed(f, &key_file, "has no private key that can be read.");
+}
+
+/*
+ * files_load --- load all files into the context
+ */
+static bool
+files_load(SSL_CTX *ctx, RedisFailure *f)
+{
+	bool		has_cert = is_set(&cert_file);
+
+	if (is_set(&ca_file) ? !ca_load(ctx, f) : !system_load(ctx, f))
+		return false;
+	if (has_cert == is_set(&key_file))
+		return !has_cert || own_load(ctx, f);
+	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_UNREACHABLE,
+					  gettext_noop("Set both of lockredis.tls_cert_file and lockredis.tls_key_file, or none."),
+					  "There is a %s without a %s.",
+					  has_cert ? cert_file.name : key_file.name,
+					  has_cert ? key_file.name : cert_file.name);
+	return false;
+}
+
+/* ----------
+ * The context
+ * ----------
+ */
+
+/*
+ * context_configure --- settings that do not depend on the files; false when out of
+ * memory
+ *
+ * OpenSSL must not cache sessions: a connection keeps its own, with its peer.
+ */
+static bool
+context_configure(SSL_CTX *ctx)
+{
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
+	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
+					 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+					 SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
+	SSL_CTX_set_read_ahead(ctx, 1);
+	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT |
+								   SSL_SESS_CACHE_NO_INTERNAL);
+	return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1;
+}
+
+static SSL_CTX *
+context_make(RedisFailure *f)
+{
+	SSL_CTX    *ctx = SSL_CTX_new(TLS_client_method());
+
+	if (ctx == NULL || !context_configure(ctx))
+		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
+						  "OpenSSL could not be set up.");
+	else if (files_load(ctx, f))
+		return ctx;
+	SSL_CTX_free(ctx);
+	return NULL;
+}
+
+/*
+ * context_get --- the context for new connections; NULL: it could not be made
+ *
+ * The stamp is computed first: if a file changes while it is read, it is read again the
+ * next time.  Nothing is kept of files that could not be used.
+ */
+static SSL_CTX *
+context_get(RedisFailure *f)
+{
+	uint64		stamp = files_stamp();
+
+	if (shared_context == NULL || stamp != context_stamp)
+	{
+		ERR_clear_error();
+		SSL_CTX_free(shared_context);
+		shared_context = context_make(f);
+		context_stamp = stamp;
+		context_number++;
+		ERR_clear_error();
+	}
+	return shared_context;
+}
+
+/*
+ * tls_context_is_usable --- see conn.h
+ */
+bool
+tls_context_is_usable(RedisFailure *f)
+{
+	static uint32 judged = 0;
+	static bool usable = true;
+	static RedisFailure why;
+
+	if (judged != lr_tls_epoch)
+	{
+		usable = context_get(&why) != NULL;
+		judged = lr_tls_epoch;
+	}
+	*f = why;
+	return usable;
+}
+
+/* ----------
+ * Why a connection has failed, as text
+ * ----------
+ */
+/*
+ * certificate_hint --- what to do about a certificate that was not accepted
+ */
+static const char *
+certificate_hint(long verdict)
+{
+	switch (verdict)
+	{
+		case X509_V_ERR_CERT_HAS_EXPIRED:
+			return gettext_noop("The node needs a new certificate, or the clock of this server is wrong.");
+		case X509_V_ERR_CERT_NOT_YET_VALID:
+			return gettext_noop("The clock of this server may be wrong, or that where the certificate was made.");
+		case X509_V_ERR_HOSTNAME_MISMATCH:
+		case X509_V_ERR_IP_ADDRESS_MISMATCH:
+			return gettext_noop("The certificate has to name the host in lockredis.url or, if set, lockredis.tls_server_name.");
+		case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+		case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+		case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+		case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+		case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+		case X509_V_ERR_CERT_SIGNATURE_FAILURE:
+			return gettext_noop("Set lockredis.tls_ca_file to the certificate of the authority that has signed the node's.");
+	}
+	return NULL;
+}
+
+/*
+ * alert_of --- the alert that the node has sent, or a number that is not an alert
+ */
+static int
+alert_of(unsigned long error)
+{
+	return ERR_GET_LIB(error) == ERR_LIB_SSL ?
+		ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET : -1;
+}
+
+/*
+ * is_about_our_certificate --- an alert of TLS 1.2 or 1.3; servers differ a lot
+ *
+ * Alerts about certificates have consecutive numbers, with one other among them.
+ */
+static bool
+is_about_our_certificate(int alert)
+{
+	return alert == SSL_AD_CERTIFICATE_REQUIRED ||
+		(alert >= SSL_AD_HANDSHAKE_FAILURE && alert <= SSL_AD_ACCESS_DENIED &&
+		 alert != SSL_AD_ILLEGAL_PARAMETER);
+}
+
+static bool
+is_about_versions(unsigned long error)
+{
+	int			reason = ERR_GET_REASON(error);
+
+	return alert_of(error) == SSL_AD_PROTOCOL_VERSION ||
+		(ERR_GET_LIB(error) == ERR_LIB_SSL &&
+		 (reason == SSL_R_UNSUPPORTED_PROTOCOL ||
+		  reason == SSL_R_VERSION_TOO_LOW));
+}
+
+/*
+ * not_tls --- the peer does not speak TLS: what it may be, and a hint
+ */
+static const char *
+not_tls(unsigned char first_byte, const char **hint)
+{
+	if (first_byte == 'H' || first_byte == '<')
+		return "The node's answer is not TLS: it seems to be an HTTP server";
+	*hint = gettext_noop("Write redis:// in lockredis.url, or the port where the node expects TLS.");
+	return strchr("-+:$*", first_byte) != NULL ?
+		"The node does not expect TLS on this port: it answers in Redis's protocol" :
+		"The node's answer is not TLS";
+}
+
+/*
+ * socket_ended --- the peer has ended the connection: message, reason and hint
+ */
+static const char *
+socket_ended(const RedisTls *t, const char **words, const char **hint)
+{
+	if (t->first_byte == 0)
+		*hint = gettext_noop("The port in lockredis.url may be one without TLS, or no Redis server's.");
+	*words = t->socket_error != 0 ? strerror(t->socket_error) : "";
+	return t->socket_error != 0 ? "The connection to the node was lost during the TLS handshake" :
+		"The node closed the connection during the TLS handshake";
+}
+
+/*
+ * our_certificate_refused --- why the node has refused our certificate, and a hint
+ */
+static const char *
+our_certificate_refused(const RedisTls *t, const char **hint)
+{
+	if (SSL_get_certificate(t->ssl) == NULL)
+	{
+		*hint = gettext_noop("Set lockredis.tls_cert_file and lockredis.tls_key_file.");
+		return "The node asks for a certificate of this server, and none is set";
+	}
+	*hint = gettext_noop("Check lockredis.tls_cert_file, and which authority the node trusts.");
+	return "The node did not accept the certificate of this server";
+}
+
+/*
+ * redis_tls_explain --- see conn.h
+ */
+void
+redis_tls_explain(const RedisTls *t, RedisFailure *f)
+{
+	const char *words = ERR_reason_error_string(t->error);
+	const char *hint = NULL;
+	const char *what;
+	int			sqlstate = ERRCODE_STORE_UNREACHABLE;
+	long		verdict = t->shaken ? X509_V_OK : SSL_get_verify_result(t->ssl);
+
+	if (words == NULL)
+		words = "unknown error";
+	if (verdict != X509_V_OK)
+	{
+		what = "The certificate of the node was not accepted";
+		words = X509_verify_cert_error_string(verdict);
+		hint = certificate_hint(verdict);
+	}
+	else if (t->error == 0)
+		what = socket_ended(t, &words, &hint);
+	else if (t->first_byte != 0 &&
+			 (t->first_byte < TLS_FIRST_TYPE || t->first_byte > TLS_LAST_TYPE))
+	{
+		what = not_tls(t->first_byte, &hint);
+		words = "";
+	}
+	else if (t->cert_wanted && is_about_our_certificate(alert_of(t->error)))
+		what = our_certificate_refused(t, &hint);
+	else if (is_about_versions(t->error))
+	{
+		what = "The node and this server have no version of TLS in common";
+		hint = gettext_noop("TLS 1.2 or later is needed.");
+	}
+	else if (t->shaken)
+	{
+		what = "The TLS connection has failed";
+		sqlstate = ERRCODE_STORE_FAILED;
+	}
+	else
+		what = "The TLS handshake has failed";
+	redis_failure_set(f, STORE_DOWN, sqlstate, hint, "%s%s%s.", what,
+					  words[0] != '\0' ? ": " : "", words);
+}
 
 /* ----------
  * The socket as OpenSSL sees it
@@ -253,12 +769,12 @@ bool
 redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 				RedisFailure *f)
 {
-	SSL_CTX    *context;
+	SSL_CTX    *context = context_get(f);
 
 	memset(&t->peer, 0, sizeof(t->peer));
-	context = tls_context_get(&t->peer.context, f);
 	if (context == NULL)
 		return false;
+	t->peer.context = context_number;
 	strlcpy(t->peer.host, target->url.host, sizeof(t->peer.host));
 	t->peer.port = target->url.port;
 	strlcpy(t->peer.name, target->tls_name[0] != '\0' ? target->tls_name :

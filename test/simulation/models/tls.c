@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * tls.c
- *	  Stands for store/redis/tls.c and tls_context.c: no URL here asks for TLS.
+ *	  Stands for store/redis/tls.c: no URL here asks for TLS.
  *
  * What comes over it is what comes without it; how it is encrypted is OpenSSL's
  * business, and has tests of its own.
