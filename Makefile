@@ -77,7 +77,7 @@ $(OBJS:.o=.bc): override BITCODE_CFLAGS += -fno-inline
 
 $(OBJS) $(OBJS:.o=.bc): src/kinds/lua_ids.h
 $(OBJS): $(filter-out src/kinds/lua_ids.h src/store/redis/lua_texts.h,$(SRC_HEADERS))
-src/store/redis/scripts.o src/store/redis/scripts.bc: src/store/redis/lua_texts.h
+src/store/redis/ops.o src/store/redis/ops.bc: src/store/redis/lua_texts.h
 
 src/kinds/lua_ids.h: $(LUA) script/embed-lua
 	script/embed-lua ids $(LUA) > $@.tmp

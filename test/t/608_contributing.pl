@@ -60,7 +60,7 @@ my @sources;
 File::Find::find({ no_chdir => 1, wanted => sub { push @sources, $_ if /\.c$/ } }, 'src');
 is_deeply([ sort keys %entry ], [ sort @sources ], 'each source file has an entry');
 
-foreach my $file ('src/lockredis.c', 'src/store/redis/scripts.c')
+foreach my $file ('src/lockredis.c', 'src/store/redis/ops.c')
 {
 	my @arguments = $entry{$file}{arguments}->@*;
 

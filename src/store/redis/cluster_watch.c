@@ -548,7 +548,7 @@ scout_take(Scout *s, int64 now)
 	else if (v->len >= MAP_TEXT_SIZE - 1)
 		snprintf(detail, sizeof(detail), "The node's answer is larger than %d kB.",
 				 MAP_TEXT_SIZE / 1024);
-	redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, detail);
+	redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "%s", detail);
 	scout_tell(s, now);
 	scout_failed(s, now);
 }

@@ -3,6 +3,10 @@
  * conn.c
  *	  One connection to a Redis node, as a state machine that never blocks.
  *
+ * The addresses of a target are tried in turn.  There is no socket while there is nothing
+ * to try: until the addresses of a host name are known, or while the backlog of a unix
+ * socket is full.
+ *
  * Nothing in here raises (except redis_conn_init), allocates in a memory context, or
  * waits (except redis_conn_receive, for a short time, if allowed).  So it may run at the
  * end of a transaction and of the process.
@@ -16,10 +20,28 @@
  */
 #include "lockredis.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "port/pg_bswap.h"
+
+#include "settings.h"
 #include "store/nodes.h"
 #include "store/redis/conn.h"
 
 #define RECEIVE_CHUNK		16384
+
+/* How often to check whether the host name has been resolved. */
+#define RESOLVE_POLL		(50 * LR_US_PER_MS)
+
+/* How often to check whether the master is known. */
+#define MASTER_POLL			(10 * LR_US_PER_MS)
+
+/* Pause before a retry if the backlog of a unix socket is full, which shows at once. */
+#define BACKLOG_POLL		(10 * LR_US_PER_MS)
 
 /* ----------
  * Opening and closing
@@ -73,8 +95,14 @@ redis_conn_close(RedisConn *c)
  * An operation that was not sent gets STORE_DOWN.
  */
 void
-redis_conn_fail(RedisConn *c, int sqlstate, const char *detail)
+redis_conn_fail(RedisConn *c, int sqlstate, const char *format,...)
 {
+	char		detail[sizeof(c->failure.error.detail)];
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(detail, sizeof(detail), format, args);
+	va_end(args);
 	redis_failure_set(&c->failure, STORE_DOWN, sqlstate, NULL, "%s", detail);
 	redis_conn_close(c);
 }
@@ -94,6 +122,8 @@ conn_sent_unasked(RedisConn *c)
 void
 redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 {
+	int64		now;
+
 	redis_conn_close(c);
 	c->target = target;
 	memset(&c->failure, 0, sizeof(c->failure));
@@ -106,237 +136,13 @@ redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 		redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
 		return;
 	}
-	redis_connect_start(&c->connect, until);
+	now = lr_now();
+	c->connect.opened_at = c->connect.pause_until = now;
+	c->connect.until = Min(until, now + lr_connect_timeout * LR_US_PER_MS);
+	c->connect.addresses.count = 0;
+	c->connect.addresses.error[0] = '\0';
+	c->connect.next_address = 0;
 	c->state = CONN_CONNECTING;
-}
-
-/*
- * conn_out_of_time --- there is a socket, but the peer has not answered in time
- */
-static void
-conn_out_of_time(RedisConn *c, const char *detail, const char *hint)
-{
-	redis_connect_timed_out(&c->connect, c->target, &c->failure, detail);
-	c->failure.error.hint = hint;
-	redis_conn_close(c);
-}
-
-/*
- * conn_greet --- the connection can be used: begin the handshake
- */
-static void
-conn_greet(RedisConn *c)
-{
-	c->state = CONN_HANDSHAKE;
-	c->in.depth = c->target->kind != TARGET_NODE ? RESP_HELLO_DEPTH : RESP_DEPTH;
-	if (redis_handshake_start(&c->handshake, c->target, c->role, c->probe,
-							  &c->out, &c->failure))
-		(void) redis_conn_flush(c);
-	else
-		redis_conn_close(c);
-}
-
-bool
-redis_conn_has_more(const RedisConn *c)
-{
-	return c->tls.more;
-}
-
-/*
- * conn_has_unasked --- has more data come than the last reply, as far as it was read
- * from the socket?
- */
-static bool
-conn_has_unasked(RedisConn *c)
-{
-	char		byte;
-
-	return resp_in_has_more(&c->in) ||
-		(redis_conn_has_more(c) &&
-		 redis_wire_recv(&c->socket, &c->tls, &byte, 1, false) > 0);
-}
-
-/*
- * conn_ready --- the handshake is done
- */
-static void
-conn_ready(RedisConn *c)
-{
-	const RedisHandshake *hs = &c->handshake;
-
-	if (conn_has_unasked(c))
-	{
-		conn_sent_unasked(c);
-		return;
-	}
-	c->state = CONN_READY;
-	c->facts = hs->facts;
-	c->clock_offset = hs->clock_offset;
-	redis_socket_block_briefly(&c->socket);
-	if (c->probe)
-	{
-		node_set_round_trip(c->target->node, hs->round_trip);
-		if (redis_tls_is_on(&c->tls))
-			node_set_certificate(c->target->node, redis_tls_expires(&c->tls));
-		node_set_facts(c->target->node, c->failure.error.address,
-					   c->facts.version, c->facts.policy, c->facts.role);
-		redis_target_note_answered(c->target);
-		redis_target_confirm(c->target);
-	}
-}
-
-/*
- * conn_shake_hands --- send the rest of the handshake, take the replies
- */
-static void
-conn_shake_hands(RedisConn *c)
-{
-	RedisRead	got;
-	int			nreads = 0;
-
-	if (!redis_conn_flush(c))
-		return;
-	do
-	{
-		got = redis_conn_receive(c, false);
-		while (c->state == CONN_HANDSHAKE && redis_conn_reply(c))
-		{
-			c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
-			switch (redis_handshake_take(&c->handshake, c->target,
-										 c->in.values, &c->failure))
-			{
-				case STEP_UNDER_WAY:
-					break;
-				case STEP_DONE:
-					conn_ready(c);
-					break;
-				case STEP_FAILED:
-					redis_conn_close(c);
-					break;
-			}
-		}
-	} while (c->state == CONN_HANDSHAKE && redis_conn_reads_on(got, &nreads));
-
-	if (c->state == CONN_HANDSHAKE && lr_now() >= c->connect.until)
-		conn_out_of_time(c, "The node accepted the connection but did not answer in time.",
-						 NULL);
-}
-
-/*
- * conn_secure --- go on with the TLS handshake
- */
-static void
-conn_secure(RedisConn *c)
-{
-	switch (redis_tls_shake_hands(&c->tls, &c->failure))
-	{
-		case STEP_UNDER_WAY:
-			if (lr_now() >= c->connect.until)
-				conn_out_of_time(c, "The node accepted the connection but did not finish the TLS handshake in time.",
-								 redis_target_has_answered(c->target) ? NULL :
-								 gettext_noop("The port in lockredis.url may be one without TLS."));
-			break;
-		case STEP_DONE:
-			conn_greet(c);
-			break;
-		case STEP_FAILED:
-			redis_target_want_addresses(c->target, WANT_REACHABLE);
-			if (c->tls.error == 0 && redis_target_has_answered(c->target))
-				c->failure.error.hint = NULL;	/* the settings are right */
-			redis_conn_close(c);
-			break;
-	}
-}
-
-/*
- * conn_connected --- the socket is connected
- */
-static void
-conn_connected(RedisConn *c)
-{
-	if (!c->target->tls)
-		conn_greet(c);
-	else if (redis_tls_start(&c->tls, c->target, &c->socket, &c->failure))
-		c->state = CONN_SECURING;
-	else
-		redis_conn_close(c);
-}
-
-/*
- * redis_conn_advance --- go as far towards READY as is possible now
- */
-void
-redis_conn_advance(RedisConn *c)
-{
-	if (c->state == CONN_CONNECTING)
-	{
-		switch (redis_connect_step(&c->connect, c->target, &c->socket,
-								   &c->failure))
-		{
-			case STEP_UNDER_WAY:
-				return;
-			case STEP_DONE:
-				conn_connected(c);
-				break;
-			case STEP_FAILED:
-				redis_conn_close(c);
-				break;
-		}
-	}
-	if (c->state == CONN_SECURING)
-		conn_secure(c);
-	if (c->state == CONN_HANDSHAKE)
-		conn_shake_hands(c);
-}
-
-/*
- * redis_conn_events --- the events of the socket to wait for
- */
-uint32
-redis_conn_events(const RedisConn *c)
-{
-	switch (c->state)
-	{
-		case CONN_CLOSED:
-			break;
-		case CONN_CONNECTING:
-			return c->socket.fd != PGINVALID_SOCKET ? WL_SOCKET_WRITEABLE : 0;
-		case CONN_SECURING:
-		case CONN_HANDSHAKE:
-		case CONN_READY:
-			return redis_wire_events(&c->tls, !resp_out_is_empty(&c->out));
-	}
-	return 0;
-}
-
-/*
- * redis_conn_until --- when to call redis_conn_advance() even if nothing happens
- *
- * Replies that do not come are the caller's business.
- */
-int64
-redis_conn_until(const RedisConn *c)
-{
-	switch (c->state)
-	{
-		case CONN_CONNECTING:
-			return redis_connect_next(&c->connect, &c->socket);
-		case CONN_SECURING:
-		case CONN_HANDSHAKE:
-			return redis_conn_has_more(c) ? 0 : c->connect.until;
-		case CONN_CLOSED:
-		case CONN_READY:
-			break;
-	}
-	return LR_NEVER;
-}
-
-void
-redis_conn_interests(const RedisConn *c, StoreInterests *in)
-{
-	store_wait_until(in, redis_conn_has_more(c) ? 0 : redis_conn_until(c));
-	if (c->socket.fd != PGINVALID_SOCKET)
-		store_wait_for(in, c->socket.fd, redis_conn_events(c), c->socket.epoch);
 }
 
 /* ----------
@@ -373,6 +179,12 @@ conn_lost(RedisConn *c, int error)
 						  "The connection to the node was lost: %s.",
 						  strerror(error));
 	redis_conn_close(c);
+}
+
+bool
+redis_conn_has_more(const RedisConn *c)
+{
+	return c->tls.more;
 }
 
 /*
@@ -535,6 +347,470 @@ redis_conn_reply(RedisConn *c)
 			break;
 	}
 	return false;
+}
+
+/* ----------
+ * Handshakes
+ * ----------
+ */
+
+/*
+ * conn_timed_out --- nothing was heard before the time limit
+ *
+ * If the node had all of connect_timeout, it is marked as silent for all processes.
+ */
+static void
+conn_timed_out(RedisConn *c, const char *detail)
+{
+	if (lr_now() - c->connect.opened_at >= lr_connect_timeout * LR_US_PER_MS)
+		redis_target_set_silent(c->target, true);
+	redis_target_want_addresses(c->target, WANT_REACHABLE);
+	redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "%s", detail);
+}
+
+/*
+ * conn_greet --- the connection can be used: begin the handshake
+ */
+static void
+conn_greet(RedisConn *c)
+{
+	c->state = CONN_HANDSHAKE;
+	c->in.depth = c->target->kind != TARGET_NODE ? RESP_HELLO_DEPTH : RESP_DEPTH;
+	if (redis_handshake_start(c))
+		(void) redis_conn_flush(c);
+	else
+		redis_conn_close(c);
+}
+
+/*
+ * conn_has_unasked --- has more data come than the last reply, as far as it was read
+ * from the socket?
+ */
+static bool
+conn_has_unasked(RedisConn *c)
+{
+	char		byte;
+
+	return resp_in_has_more(&c->in) ||
+		(redis_conn_has_more(c) &&
+		 redis_wire_recv(&c->socket, &c->tls, &byte, 1, false) > 0);
+}
+
+/*
+ * conn_ready --- the handshake is done
+ */
+static void
+conn_ready(RedisConn *c)
+{
+	const RedisHandshake *hs = &c->handshake;
+
+	if (conn_has_unasked(c))
+	{
+		conn_sent_unasked(c);
+		return;
+	}
+	c->state = CONN_READY;
+	c->facts = hs->facts;
+	c->clock_offset = hs->clock_offset;
+	redis_socket_block_briefly(&c->socket);
+	if (c->probe)
+	{
+		node_set_round_trip(c->target->node, hs->round_trip);
+		if (redis_tls_is_on(&c->tls))
+			node_set_certificate(c->target->node, redis_tls_expires(&c->tls));
+		node_set_facts(c->target->node, c->failure.error.address,
+					   c->facts.version, c->facts.policy, c->facts.role);
+		redis_target_note_answered(c->target);
+		redis_target_confirm(c->target);
+	}
+}
+
+/*
+ * conn_shake_hands --- send the rest of the handshake, take the replies
+ */
+static void
+conn_shake_hands(RedisConn *c)
+{
+	RedisRead	got;
+	int			nreads = 0;
+
+	if (!redis_conn_flush(c))
+		return;
+	do
+	{
+		got = redis_conn_receive(c, false);
+		while (c->state == CONN_HANDSHAKE && redis_conn_reply(c))
+		{
+			c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
+			switch (redis_handshake_take(c))
+			{
+				case STEP_UNDER_WAY:
+					break;
+				case STEP_DONE:
+					conn_ready(c);
+					break;
+				case STEP_FAILED:
+					redis_conn_close(c);
+					break;
+			}
+		}
+	} while (c->state == CONN_HANDSHAKE && redis_conn_reads_on(got, &nreads));
+
+	if (c->state == CONN_HANDSHAKE && lr_now() >= c->connect.until)
+		conn_timed_out(c, "The node accepted the connection but did not answer in time.");
+}
+
+/*
+ * conn_secure --- go on with the TLS handshake
+ */
+static void
+conn_secure(RedisConn *c)
+{
+	switch (redis_tls_shake_hands(&c->tls, &c->failure))
+	{
+		case STEP_UNDER_WAY:
+			if (lr_now() < c->connect.until)
+				break;
+			conn_timed_out(c, "The node accepted the connection but did not finish the TLS handshake in time.");
+			if (!redis_target_has_answered(c->target))
+				c->failure.error.hint = gettext_noop("The port in lockredis.url may be one without TLS.");
+			break;
+		case STEP_DONE:
+			conn_greet(c);
+			break;
+		case STEP_FAILED:
+			redis_target_want_addresses(c->target, WANT_REACHABLE);
+			if (c->tls.error == 0 && redis_target_has_answered(c->target))
+				c->failure.error.hint = NULL;	/* the settings are right */
+			redis_conn_close(c);
+			break;
+	}
+}
+
+/*
+ * conn_connected --- the socket is connected
+ */
+static void
+conn_connected(RedisConn *c)
+{
+	if (!c->target->tls)
+		conn_greet(c);
+	else if (redis_tls_start(&c->tls, c->target, &c->socket, &c->failure))
+		c->state = CONN_SECURING;
+	else
+		redis_conn_close(c);
+}
+
+/* ----------
+ * Connecting
+ * ----------
+ */
+
+/*
+ * conn_numeric_address --- the only address, from a path or a numeric host
+ */
+static void
+conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
+{
+	memset(a, 0, sizeof(NodeAddresses));
+	a->count = 1;
+	if (url->scheme == REDIS_UNIX)
+	{
+		struct sockaddr_un *un = (struct sockaddr_un *) &a->addr[0];
+
+		StaticAssertStmt(sizeof(url->path) <= sizeof(un->sun_path),
+						 "socket path does not fit");
+		un->sun_family = AF_UNIX;
+		strlcpy(un->sun_path, url->path, sizeof(un->sun_path));
+		a->addr_len[0] = sizeof(struct sockaddr_un);
+	}
+	else if (strchr(url->host, ':') != NULL)
+	{
+		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &a->addr[0];
+
+		in6->sin6_family = AF_INET6;
+		in6->sin6_port = pg_hton16((uint16) url->port);
+		(void) inet_pton(AF_INET6, url->host, &in6->sin6_addr);
+		a->addr_len[0] = sizeof(struct sockaddr_in6);
+	}
+	else
+	{
+		struct sockaddr_in *in = (struct sockaddr_in *) &a->addr[0];
+
+		in->sin_family = AF_INET;
+		in->sin_port = pg_hton16((uint16) url->port);
+		(void) inet_pton(AF_INET, url->host, &in->sin_addr);
+		a->addr_len[0] = sizeof(struct sockaddr_in);
+	}
+}
+
+/*
+ * conn_find_addresses --- false if they are not known yet
+ */
+static bool
+conn_find_addresses(RedisConn *c)
+{
+	const RedisUrl *url = &c->target->url;
+
+	if (!redis_url_has_name(url))
+	{
+		conn_numeric_address(url, &c->connect.addresses);
+		return true;
+	}
+	if (addresses_get(url->host, url->port, &c->connect.addresses))
+		return true;
+	redis_target_want_addresses(c->target, WANT_REACHABLE);
+	return false;
+}
+
+/*
+ * conn_address_failed --- try the next address, or give up
+ *
+ * When giving up, have the name resolved again: it may have moved.
+ */
+static void
+conn_address_failed(RedisConn *c, int error)
+{
+	redis_socket_close(&c->socket);
+	if (c->connect.next_address < c->connect.addresses.count)
+		c->connect.pause_until = 0;
+	else if (error == ETIMEDOUT)
+		conn_timed_out(c, "Could not connect to the node in time.");
+	else
+	{
+		redis_target_want_addresses(c->target, WANT_REACHABLE);
+		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "Could not connect to the node: %s.",
+						strerror(error));
+	}
+}
+
+/*
+ * conn_no_socket --- there is no socket for the next address
+ *
+ * A shortage on this machine says nothing about the address, so neither try the next one
+ * nor have the name resolved again.
+ */
+static void
+conn_no_socket(RedisConn *c, int error)
+{
+	if (error == EMFILE)
+		redis_conn_fail(c, ERRCODE_INSUFFICIENT_RESOURCES,
+						"Too many open files in this server process.");
+	else if (error == ENFILE || error == ENOBUFS || error == ENOMEM)
+		redis_conn_fail(c, ERRCODE_INSUFFICIENT_RESOURCES, "Could not create a socket: %s.",
+						strerror(error));
+	else
+		conn_address_failed(c, error);
+}
+
+/*
+ * conn_out_of_time --- the time is up, and no address is being tried
+ */
+static void
+conn_out_of_time(RedisConn *c)
+{
+	RedisConnect *d = &c->connect;
+	bool		announced = c->target->kind == TARGET_MASTER;
+
+	if (c->target->url.host[0] == '\0' && announced)
+		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE,
+						"The Sentinels have not named a master in time.");
+	else if (d->addresses.count > 0)
+	{
+		d->next_address = d->addresses.count;
+		conn_address_failed(c, ETIMEDOUT);
+	}
+	else if (d->addresses.error[0] == '\0')
+		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, announced ?
+						"The host name that the Sentinels announce could not be resolved in time." :
+						"The host name in lockredis.url could not be resolved in time.");
+	else
+		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, announced ?
+						"Could not resolve the host name that the Sentinels announce: %s." :
+						"Could not resolve the host name in lockredis.url: %s.",
+						d->addresses.error);
+}
+
+/*
+ * conn_try_address --- begin with the next address
+ *
+ * Each address gets a share of the time, as one that drops packets must leave some for
+ * the others.
+ */
+static void
+conn_try_address(RedisConn *c, int64 now)
+{
+	RedisConnect *d = &c->connect;
+	int			i = d->next_address++;
+	int			left = d->addresses.count - i;
+	int			error = redis_socket_open(&c->socket, d->addresses.addr[i].ss_family);
+
+	if (error != 0)
+	{
+		conn_no_socket(c, error);
+		return;
+	}
+	d->address_until = now + Max(d->until - now, 0) / left;
+
+	while (connect(c->socket.fd, (struct sockaddr *) &d->addresses.addr[i],
+				   d->addresses.addr_len[i]) < 0)
+	{
+		if (errno == EINTR)
+			continue;
+		if (errno == EAGAIN)
+		{
+			redis_socket_close(&c->socket);
+			d->next_address--;
+			d->pause_until = now + BACKLOG_POLL;
+		}
+		else if (errno != EINPROGRESS && errno != EALREADY && errno != EISCONN)
+			conn_address_failed(c, errno);
+		return;
+	}
+}
+
+/*
+ * conn_begin_next --- there is no socket: create one if it is time
+ */
+static void
+conn_begin_next(RedisConn *c, int64 now)
+{
+	RedisConnect *d = &c->connect;
+	char		why[sizeof(c->failure.error.detail)];
+
+	if (now >= d->until)
+	{
+		conn_out_of_time(c);
+		return;
+	}
+	if (now < d->pause_until)
+		return;
+	switch (redis_target_look(c->target, why, sizeof(why)))
+	{
+		case TARGET_OPEN:
+			break;
+		case TARGET_NOT_YET:
+			d->pause_until = now + MASTER_POLL;
+			return;
+		case TARGET_CLOSED:
+			redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "%s", why);
+			return;
+	}
+	if (d->addresses.count > 0 || conn_find_addresses(c))
+		conn_try_address(c, now);
+	else
+		d->pause_until = now + RESOLVE_POLL;
+}
+
+/*
+ * conn_look --- has connect() finished?
+ */
+static void
+conn_look(RedisConn *c, int64 now)
+{
+	struct pollfd pfd = {.fd = c->socket.fd,.events = POLLOUT};
+	int			error = 0;
+	socklen_t	len = sizeof(error);
+
+	if (poll(&pfd, 1, 0) <= 0)
+	{
+		if (now >= c->connect.address_until)
+			conn_address_failed(c, ETIMEDOUT);
+		return;
+	}
+	if (getsockopt(c->socket.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
+		error = errno;
+	if (error == 0)
+		conn_connected(c);
+	else
+		conn_address_failed(c, error);
+}
+
+/*
+ * conn_connect --- go on connecting as far as is possible without waiting
+ */
+static void
+conn_connect(RedisConn *c)
+{
+	while (c->state == CONN_CONNECTING)
+	{
+		int64		now = lr_now();
+		bool		has_socket = c->socket.fd != PGINVALID_SOCKET;
+
+		if (has_socket)
+			conn_look(c, now);
+		else
+			conn_begin_next(c, now);
+
+		/* Go on unless we wait for the same as before. */
+		if (has_socket == (c->socket.fd != PGINVALID_SOCKET) &&
+			(has_socket || c->connect.pause_until > now))
+			return;
+	}
+}
+
+/*
+ * redis_conn_advance --- go as far towards READY as is possible now
+ */
+void
+redis_conn_advance(RedisConn *c)
+{
+	conn_connect(c);
+	if (c->state == CONN_SECURING)
+		conn_secure(c);
+	if (c->state == CONN_HANDSHAKE)
+		conn_shake_hands(c);
+}
+
+/*
+ * redis_conn_events --- the events of the socket to wait for
+ */
+uint32
+redis_conn_events(const RedisConn *c)
+{
+	switch (c->state)
+	{
+		case CONN_CLOSED:
+			break;
+		case CONN_CONNECTING:
+			return c->socket.fd != PGINVALID_SOCKET ? WL_SOCKET_WRITEABLE : 0;
+		case CONN_SECURING:
+		case CONN_HANDSHAKE:
+		case CONN_READY:
+			return redis_wire_events(&c->tls, !resp_out_is_empty(&c->out));
+	}
+	return 0;
+}
+
+/*
+ * redis_conn_until --- when to call redis_conn_advance() even if nothing happens
+ *
+ * Replies that do not come are the caller's business.
+ */
+int64
+redis_conn_until(const RedisConn *c)
+{
+	switch (c->state)
+	{
+		case CONN_CONNECTING:
+			return Min(c->connect.until, c->socket.fd != PGINVALID_SOCKET ?
+					   c->connect.address_until : c->connect.pause_until);
+		case CONN_SECURING:
+		case CONN_HANDSHAKE:
+			return redis_conn_has_more(c) ? 0 : c->connect.until;
+		case CONN_CLOSED:
+		case CONN_READY:
+			break;
+	}
+	return LR_NEVER;
+}
+
+void
+redis_conn_interests(const RedisConn *c, StoreInterests *in)
+{
+	store_wait_until(in, redis_conn_has_more(c) ? 0 : redis_conn_until(c));
+	if (c->socket.fd != PGINVALID_SOCKET)
+		store_wait_for(in, c->socket.fd, redis_conn_events(c), c->socket.epoch);
 }
 
 /*

@@ -170,10 +170,12 @@ typedef enum StepResult
 	STEP_FAILED					/* *f says why */
 } StepResult;
 
-/* Set everything but the address.  "hint" is static text or NULL. */
-extern void redis_failure_set(RedisFailure *f, StoreOutcome outcome,
-							  int sqlstate, const char *hint,
-							  const char *format,...) pg_attribute_printf(5, 6);
+/*
+ * Set everything but the address; returns STEP_FAILED.  "hint" is static text or NULL.
+ */
+extern StepResult redis_failure_set(RedisFailure *f, StoreOutcome outcome,
+									int sqlstate, const char *hint,
+									const char *format,...) pg_attribute_printf(5, 6);
 
 /*
  * The node has closed the connection without an answer; "known": it has answered before.
@@ -399,13 +401,7 @@ redis_wire_events(const RedisTls *t, bool writing)
 		WL_SOCKET_READABLE;
 }
 
-/* ----------
- * connect.c: From a target to a connected socket, by trying its addresses in turn.
- *
- * This state machine never waits; it is a part of that of conn.h.
- * ----------
- */
-
+/* From a target to a connected socket, by trying its addresses in turn. */
 typedef struct RedisConnect
 {
 	int64		opened_at;
@@ -415,23 +411,6 @@ typedef struct RedisConnect
 	int64		address_until;	/* limit for this address, while there is a socket */
 	int64		pause_until;	/* when to go on, while there is none */
 } RedisConnect;
-
-/* Start connecting; it must be ready before "until" and within connect_timeout. */
-extern void redis_connect_start(RedisConnect *d, int64 until);
-
-/* Go on as far as is possible without waiting. */
-extern StepResult redis_connect_step(RedisConnect *d, const RedisTarget *t,
-									 RedisSocket *s, RedisFailure *f);
-
-/* When to call redis_connect_step() even if nothing happens to the socket. */
-extern int64 redis_connect_next(const RedisConnect *d, const RedisSocket *s);
-
-/*
- * Nothing was heard before the time limit: set *f, and mark the node as silent for all
- * processes if it had all of connect_timeout.
- */
-extern void redis_connect_timed_out(const RedisConnect *d, const RedisTarget *t,
-									RedisFailure *f, const char *detail);
 
 /* ----------
  * handshake.c: The handshake of a connection: says who we are, and asks what the node
@@ -485,33 +464,6 @@ typedef struct RedisHandshake
 	int64		clock_offset;	/* see RedisConn */
 } RedisHandshake;
 
-/*
- * Encode all requests.  "role" becomes a part of the connection's name; with "probe" the
- * node is asked for its facts.  False: failed.
- */
-extern bool redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
-								  const char *role, bool probe, RespOut *out,
-								  RedisFailure *f);
-
-/* Take the next reply. */
-extern StepResult redis_handshake_take(RedisHandshake *hs,
-									   const RedisTarget *t,
-									   const RedisValue *v,
-									   RedisFailure *f);
-extern void redis_handshake_forget_secret(RedisHandshake *hs);
-
-/*
- * Read a reply to INFO: update the facts that it contains; store what it says about
- * replicas in the table of nodes.
- */
-extern void redis_facts_read(RedisFacts *facts, const char *info);
-extern void redis_replicas_read(const char *info);
-
-/* Does the node have sharded channels (SPUBLISH)? */
-extern bool redis_facts_have_shards(const RedisFacts *facts);
-
-/* The node's clock minus lr_now(), if it showed "us" at "read_at" or before. */
-extern int64 redis_clock_offset(int64 us, int64 read_at);
 
 /* ----------
  * conn.c: One connection to a Redis node, as a state machine that never blocks.
@@ -521,9 +473,8 @@ extern int64 redis_clock_offset(int64 us, int64 read_at);
  * From every state it can go back to CLOSED, with the reason in "failure".  The caller
  * waits, for what redis_conn_events() and redis_conn_until() say.
  *
- * It consists of target.c (where to connect), connect.c (how to get there), tls.c,
- * handshake.c, resp.h (the protocol) and socket.c (the bytes), none of which depends on
- * conn.c.
+ * It consists of target.c (where to connect), tls.c, handshake.c, resp.h (the protocol)
+ * and socket.c (the bytes), none of which calls conn.c.
  * ----------
  */
 
@@ -565,6 +516,29 @@ typedef struct RedisConn
 } RedisConn;
 
 /*
+ * The handshake: encode all requests; false: failed.  The role becomes a part of the
+ * connection's name; with "probe" the node is asked for its facts.
+ */
+extern bool redis_handshake_start(RedisConn *c);
+
+/* Take the next reply. */
+extern StepResult redis_handshake_take(RedisConn *c);
+extern void redis_handshake_forget_secret(RedisHandshake *hs);
+
+/*
+ * Read a reply to INFO: update the facts that it contains; store what it says about
+ * replicas in the table of nodes.
+ */
+extern void redis_facts_read(RedisFacts *facts, const char *info);
+extern void redis_replicas_read(const char *info);
+
+/* Does the node have sharded channels (SPUBLISH)? */
+extern bool redis_facts_have_shards(const RedisFacts *facts);
+
+/* The node's clock minus lr_now(), if it showed "us" at "read_at" or before. */
+extern int64 redis_clock_offset(int64 us, int64 read_at);
+
+/*
  * How many reads one step does at most.  More data may come for as long as the caller
  * reads, and it has other things to do and time limits to check.
  */
@@ -585,7 +559,8 @@ extern void redis_conn_advance(RedisConn *c);
 
 /* Close the socket, after freeing the set that waits for it. */
 extern void redis_conn_close(RedisConn *c);
-extern void redis_conn_fail(RedisConn *c, int sqlstate, const char *detail);
+extern void redis_conn_fail(RedisConn *c, int sqlstate,
+							const char *format,...) pg_attribute_printf(3, 4);
 
 /* Events to wait for, and until when at most. */
 extern uint32 redis_conn_events(const RedisConn *c);

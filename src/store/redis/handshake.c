@@ -32,45 +32,13 @@
 /* Room for a connection's name: role, pid, instance and cluster_name. */
 #define CLIENT_NAME_MAX		192
 
+static const char *const voter_hint =
+gettext_noop("Each URL in lockredis.url has to name a master of its own.");
+
 /* ----------
  * The password
  * ----------
  */
-
-/*
- * password_open --- open the password file, and check who may read it
- *
- * Returns the descriptor; or -1, with the reason in "problem", which is empty if errno
- * tells it.
- */
-static int
-password_open(const char *path, const char **problem)
-{
-	struct stat st;
-	int			fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	*problem = "";
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
-	{
-		int			error = errno;
-
-		(void) close(fd);
-		errno = error;
-		return -1;
-	}
-	if (!S_ISREG(st.st_mode))
-		*problem = "The password file is not a regular file.";
-	else if (st.st_uid != geteuid())
-		*problem = "The password file does not belong to the user of the database server.";
-	else if (st.st_mode & (S_IRWXG | S_IRWXO))
-		*problem = "The password file has group or world access; it should have permissions u=rw (0600) or less.";
-	else
-		return fd;
-	(void) close(fd);
-	return -1;
-}
 
 /*
  * password_from_line --- the content of the file, without the end of the line
@@ -96,41 +64,57 @@ password_from_line(const char *buf, ssize_t len, char *secret)
 }
 
 /*
+ * password_take --- read the password from the file, after a check who else may read it
+ *
+ * Returns what is wrong, or NULL.
+ */
+static const char *
+password_take(int fd, char *secret)
+{
+	struct stat st;
+	char		buf[LR_SECRET_MAX + 2];
+	const char *problem;
+	ssize_t		len;
+
+	if (fstat(fd, &st) < 0)
+		return "Could not read the password file.";
+	if (!S_ISREG(st.st_mode))
+		return "The password file is not a regular file.";
+	if (st.st_uid != geteuid())
+		return "The password file does not belong to the user of the database server.";
+	if (st.st_mode & (S_IRWXG | S_IRWXO))
+		return "The password file has group or world access; it should have permissions u=rw (0600) or less.";
+	len = read(fd, buf, sizeof(buf));
+	problem = len < 0 ? "Could not read the password file." :
+		password_from_line(buf, len, secret);
+	explicit_bzero(buf, sizeof(buf));
+	return problem;
+}
+
+/*
  * password_read --- read the password; false if that failed
  *
  * The file is read for each connection, so that a change takes effect.
  */
 static bool
-password_read(const RedisTarget *t, char *secret, RedisFailure *f)
+password_read(RedisConn *c)
 {
-	const char *path = t->password_file;
-	const char *hint = t->kind == TARGET_SENTINEL ?
+	const char *hint = c->target->kind == TARGET_SENTINEL ?
 		gettext_noop("Check lockredis.sentinel_password_file.") :
 		gettext_noop("Check lockredis.password_file.");
 	const char *problem;
-	char		buf[LR_SECRET_MAX + 2];
-	int			fd = password_open(path, &problem);
+	int			fd = open(c->target->password_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-	if (fd < 0 && problem[0] == '\0')
+	if (fd < 0)
 	{
-		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_STORE_UNREACHABLE, hint,
-						  "Could not open the password file: %s.",
-						  strerror(errno));
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, hint,
+						  "Could not open the password file: %s.", strerror(errno));
 		return false;
 	}
-	if (fd >= 0)
-	{
-		ssize_t		len = read(fd, buf, sizeof(buf));
-
-		(void) close(fd);
-		problem = len < 0 ? "Could not read the password file." :
-			password_from_line(buf, len, secret);
-		explicit_bzero(buf, sizeof(buf));
-	}
+	problem = password_take(fd, c->handshake.secret);
+	(void) close(fd);
 	if (problem != NULL)
-		redis_failure_set(f, STORE_DOWN,
-						  ERRCODE_STORE_UNREACHABLE, hint,
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, hint,
 						  "%s", problem);
 	return problem == NULL;
 }
@@ -157,11 +141,11 @@ handshake_expect(RedisHandshake *hs, RedisGreeting greeting)
  * handshake_put_hello --- who we are, including the password, in one command
  */
 static void
-handshake_put_hello(RedisHandshake *hs, const RedisTarget *t,
-					const char *name, RespOut *out)
+handshake_put_hello(RedisConn *c, const char *name)
 {
-	const char *user = t->url.user[0] != '\0' ? t->url.user : "default";
-	bool		auth = hs->secret[0] != '\0' || t->url.user[0] != '\0';
+	const char *user = c->target->url.user;
+	RespOut    *out = &c->out;
+	bool		auth = c->handshake.secret[0] != '\0' || user[0] != '\0';
 
 	resp_put_array(out, auth ? 7 : 4);
 	resp_put_text(out, "HELLO");
@@ -169,41 +153,41 @@ handshake_put_hello(RedisHandshake *hs, const RedisTarget *t,
 	if (auth)
 	{
 		resp_put_text(out, "AUTH");
-		resp_put_text(out, user);
-		resp_put_text(out, hs->secret);
+		resp_put_text(out, user[0] != '\0' ? user : "default");
+		resp_put_text(out, c->handshake.secret);
 	}
 	resp_put_text(out, "SETNAME");
 	resp_put_text(out, name);
-	handshake_expect(hs, GREET_HELLO);
+	handshake_expect(&c->handshake, GREET_HELLO);
 }
 
 /*
  * handshake_put_auth --- the password, for a node that may not know HELLO
  */
 static void
-handshake_put_auth(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
+handshake_put_auth(RedisConn *c)
 {
-	if (hs->secret[0] != '\0' || url->user[0] != '\0')
-	{
-		resp_put_array(out, url->user[0] != '\0' ? 3 : 2);
-		resp_put_text(out, "AUTH");
-		if (url->user[0] != '\0')
-			resp_put_text(out, url->user);
-		resp_put_text(out, hs->secret);
-		handshake_expect(hs, GREET_AUTH);
-	}
+	const char *user = c->target->url.user;
+
+	if (c->handshake.secret[0] == '\0' && user[0] == '\0')
+		return;
+	resp_put_array(&c->out, user[0] != '\0' ? 3 : 2);
+	resp_put_text(&c->out, "AUTH");
+	if (user[0] != '\0')
+		resp_put_text(&c->out, user);
+	resp_put_text(&c->out, c->handshake.secret);
+	handshake_expect(&c->handshake, GREET_AUTH);
 }
 
 static void
-handshake_put_select(RedisHandshake *hs, const RedisUrl *url, RespOut *out)
+handshake_put_select(RedisConn *c)
 {
-	if (url->db != 0)
-	{
-		resp_put_array(out, 2);
-		resp_put_text(out, "SELECT");
-		resp_put_int(out, url->db);
-		handshake_expect(hs, GREET_SELECT);
-	}
+	if (c->target->url.db == 0)
+		return;
+	resp_put_array(&c->out, 2);
+	resp_put_text(&c->out, "SELECT");
+	resp_put_int(&c->out, c->target->url.db);
+	handshake_expect(&c->handshake, GREET_SELECT);
 }
 
 /*
@@ -233,45 +217,45 @@ handshake_name(const char *role, char *out, size_t size)
  * handshake_put_identity --- user, password, database, and name of the connection
  */
 static void
-handshake_put_identity(RedisHandshake *hs, const RedisTarget *t,
-					   const char *role, RespOut *out)
+handshake_put_identity(RedisConn *c)
 {
+	RespOut    *out = &c->out;
 	char		name[CLIENT_NAME_MAX];
 
-	handshake_name(role, name, sizeof(name));
-	if (t->kind != TARGET_NODE)
-	{
-		handshake_put_hello(hs, t, name, out);
-		handshake_put_select(hs, &t->url, out);
+	handshake_name(c->role, name, sizeof(name));
+	if (c->target->kind != TARGET_NODE)
+		handshake_put_hello(c, name);
+	else
+		handshake_put_auth(c);
+	handshake_put_select(c);
+	if (c->target->kind != TARGET_NODE)
 		return;
-	}
-	handshake_put_auth(hs, &t->url, out);
-	handshake_put_select(hs, &t->url, out);
 	resp_put_array(out, 3);
 	resp_put_text(out, "CLIENT");
 	resp_put_text(out, "SETNAME");
 	resp_put_text(out, name);
-	handshake_expect(hs, GREET_NAME);
+	handshake_expect(&c->handshake, GREET_NAME);
 }
 
 /*
  * handshake_put_questions --- the node's clock, and what the node is
  */
 static void
-handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, RespOut *out)
+handshake_put_questions(RedisConn *c)
 {
 	static const char *const sections[] = {"server", "memory", "replication"};
-	int			n = probe ? lengthof(sections) : t->kind == TARGET_VOTER ? 1 : 0;
+	int			n = c->probe ? lengthof(sections) : c->target->kind == TARGET_VOTER ? 1 : 0;
+	RespOut    *out = &c->out;
 
 	resp_put_array(out, 1);
 	resp_put_text(out, "TIME");
-	handshake_expect(hs, GREET_TIME);
-	if (t->kind == TARGET_SHARD)
+	handshake_expect(&c->handshake, GREET_TIME);
+	if (c->target->kind == TARGET_SHARD)
 	{
 		resp_put_array(out, 2);
 		resp_put_text(out, "CLUSTER");
 		resp_put_text(out, "MYID");
-		handshake_expect(hs, GREET_ID);
+		handshake_expect(&c->handshake, GREET_ID);
 	}
 
 	for (int i = 0; i < n; i++)
@@ -279,7 +263,7 @@ handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, Re
 		resp_put_array(out, 2);
 		resp_put_text(out, "INFO");
 		resp_put_text(out, sections[i]);
-		handshake_expect(hs, GREET_INFO);
+		handshake_expect(&c->handshake, GREET_INFO);
 	}
 }
 
@@ -289,26 +273,26 @@ handshake_put_questions(RedisHandshake *hs, const RedisTarget *t, bool probe, Re
  * Nothing is sent yet: if there is no memory for all of it, there is no connection.
  */
 bool
-redis_handshake_start(RedisHandshake *hs, const RedisTarget *t,
-					  const char *role, bool probe, RespOut *out,
-					  RedisFailure *f)
+redis_handshake_start(RedisConn *c)
 {
-	memset(hs, 0, sizeof(RedisHandshake));
+	const RedisTarget *t = c->target;
+
+	memset(&c->handshake, 0, sizeof(RedisHandshake));
 	if (t->password_file[0] == '\0')
-		strlcpy(hs->secret, t->url.password, sizeof(hs->secret));
-	else if (!password_read(t, hs->secret, f))
+		strlcpy(c->handshake.secret, t->url.password, sizeof(c->handshake.secret));
+	else if (!password_read(c))
 		return false;
 
-	handshake_put_identity(hs, t, role, out);
+	handshake_put_identity(c);
 	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT)
-		handshake_put_questions(hs, t, probe, out);
-	if (out->failed)
+		handshake_put_questions(c);
+	if (c->out.failed)
 	{
-		redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
+		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
 						  "Out of memory.");
 		return false;
 	}
-	hs->sent_at = lr_now();
+	c->handshake.sent_at = lr_now();
 	return true;
 }
 
@@ -484,13 +468,16 @@ handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
  * authenticate.
  */
 static StepResult
-handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
-				const RedisTarget *t, const RedisValue *v, RedisFailure *f)
+handshake_error(RedisConn *c, RedisGreeting greeting)
 {
+	const RedisValue *v = c->in.values;
+	const RedisTarget *t = c->target;
+	const char *secret = c->handshake.secret;
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome = redis_error_words(v, t->url.user, words,
 											 sizeof(words));
 	bool		full = strstr(words, "max number of clients") != NULL;
+	const char *hint;
 
 	if (greeting == GREET_AUTH && !full && !redis_words_begin(words, "LOADING"))
 		outcome = STORE_DENIED;
@@ -499,22 +486,20 @@ handshake_error(const RedisHandshake *hs, RedisGreeting greeting,
 		return STEP_UNDER_WAY;
 
 	/* Some versions repeat an unknown command in the error. */
-	if (hs->secret[0] != '\0' && strstr(v->str, hs->secret) != NULL)
+	if (secret[0] != '\0' && strstr(v->str, secret) != NULL)
 		strlcpy(words, "(not shown: it repeats the password)", sizeof(words));
 
-	if (outcome == STORE_DENIED)
-		redis_failure_set(f, outcome,
-						  ERRCODE_STORE_DENIED,
-						  redis_words_begin(words, "NOPERM") ? redis_rights_hint :
-						  t->kind == TARGET_SENTINEL ?
-						  gettext_noop("Check lockredis.sentinel_user and lockredis.sentinel_password_file.") :
-						  gettext_noop("Check lockredis.url and lockredis.password_file."),
-						  "The node answered: %s", words);
+	if (outcome != STORE_DENIED)
+		hint = t->kind == TARGET_NODE ? redis_words_hint(words) : NULL;
+	else if (redis_words_begin(words, "NOPERM"))
+		hint = redis_rights_hint;
 	else
-		redis_failure_set(f, outcome, ERRCODE_STORE_FAILED,
-						  t->kind == TARGET_NODE ? redis_words_hint(words) : NULL,
-						  "The node answered: %s", words);
-	return STEP_FAILED;
+		hint = t->kind == TARGET_SENTINEL ?
+			gettext_noop("Check lockredis.sentinel_user and lockredis.sentinel_password_file.") :
+			gettext_noop("Check lockredis.url and lockredis.password_file.");
+	return redis_failure_set(&c->failure, outcome,
+							 outcome == STORE_DENIED ? ERRCODE_STORE_DENIED : ERRCODE_STORE_FAILED,
+							 hint, "The node answered: %s", words);
 }
 
 /*
@@ -534,88 +519,42 @@ handshake_field(const RedisValue *reply, const char *field)
  * handshake_take_voter --- can the node be an independent master?
  */
 static StepResult
-handshake_take_voter(const RedisValue *reply, RedisFailure *f)
+handshake_take_voter(RedisConn *c)
 {
+	const RedisValue *reply = c->in.values;
 	bool		alone = strcmp(handshake_field(reply, "mode"), "standalone") == 0;
 
 	if (alone && strcmp(handshake_field(reply, "role"), "master") == 0)
 		return STEP_UNDER_WAY;
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE,
-					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
-					  alone ? "The node is a replica." :
-					  "What answers there is a Sentinel, or a node of a Redis Cluster.");
-	return STEP_FAILED;
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, voter_hint,
+							 alone ? "The node is a replica." :
+							 "What answers there is a Sentinel, or a node of a Redis Cluster.");
 }
 
 /*
- * handshake_is_other --- the node is not what the settings say; report what it is
+ * handshake_must_be --- is the node of the kind that the settings say?  If not, report
+ * what it is.
  *
  * The detail says what the URL would have to be, as everybody whom this concerns sees
  * the detail.
  */
 static StepResult
-handshake_is_other(const RedisValue *reply, const char *wanted, RedisFailure *f)
+handshake_must_be(RedisConn *c, const char *wanted, const char *name)
 {
-	const char *mode = handshake_field(reply, "mode");
+	const char *mode = handshake_field(c->in.values, "mode");
 	const char *is = "";
 
+	if (strcmp(mode, wanted) == 0)
+		return STEP_UNDER_WAY;
 	if (strcmp(mode, "sentinel") == 0)
 		is = ": it is a Sentinel (redis-sentinel://)";
 	else if (strcmp(mode, "cluster") == 0)
 		is = ": it is a node of a Redis Cluster (redis-cluster://)";
 	else if (strcmp(mode, "standalone") == 0)
 		is = ": it is a single Redis (redis://)";
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE,
-					  gettext_noop("Check lockredis.url."),
-					  "What answers there is %s%s.", wanted, is);
-	return STEP_FAILED;
-}
-
-/*
- * handshake_take_id --- is it the node that the map has at this address?
- */
-static StepResult
-handshake_take_id(const RedisTarget *t, const RedisValue *v, RedisFailure *f)
-{
-	if (strcmp(v->str, t->id) == 0)
-		return STEP_UNDER_WAY;
-	cluster_want_map();
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE, NULL,
-					  "What answers there is another node than that of the cluster.");
-	return STEP_FAILED;
-}
-
-/*
- * handshake_take_boot --- has the node said who it is, and since when it runs?
- *
- * Called after each reply to INFO; the first one is about the server, which contains
- * both.
- */
-static StepResult
-handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
-{
-	RedisFacts *facts = &hs->facts;
-
-	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
-		return STEP_UNDER_WAY;
-	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
-	{
-		redis_failure_set(f, STORE_DENIED,
-						  ERRCODE_STORE_DENIED, NULL,
-						  "The node does not say since when it runs.");
-		return STEP_FAILED;
-	}
-	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by,
-					 &facts->life, &facts->since))
-		return STEP_UNDER_WAY;
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE,
-					  gettext_noop("Each URL in lockredis.url has to name a master of its own."),
-					  "It is the same server as that of another URL.");
-	return STEP_FAILED;
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE,
+							 gettext_noop("Check lockredis.url."),
+							 "What answers there is no %s%s.", name, is);
 }
 
 /*
@@ -625,100 +564,139 @@ handshake_take_boot(RedisHandshake *hs, const RedisTarget *t, RedisFailure *f)
  * decides that.  A node that says that it is none certainly is none.
  */
 static StepResult
-handshake_take_hello(RedisHandshake *hs, const RedisTarget *t,
-					 const RedisValue *reply, RedisFailure *f)
+handshake_take_hello(RedisConn *c)
 {
+	const RedisValue *reply = c->in.values;
 	bool		valkey = strcmp(handshake_field(reply, "server"), "valkey") == 0;
+	char	   *version = c->handshake.facts.version;
 
-	snprintf(hs->facts.version, sizeof(hs->facts.version), "%s%.20s",
+	snprintf(version, sizeof(c->handshake.facts.version), "%s%.20s",
 			 valkey ? "Valkey " : "", handshake_field(reply, "version"));
-	redis_words_clean(hs->facts.version);
-	if (t->kind == TARGET_SENTINEL)
-		return strcmp(handshake_field(reply, "mode"), "sentinel") == 0 ?
-			STEP_UNDER_WAY : handshake_is_other(reply, "no Sentinel", f);
-	if (t->kind == TARGET_VOTER)
-		return handshake_take_voter(reply, f);
-	if (t->kind != TARGET_MASTER && t->kind != TARGET_CLAIMANT)
-		return strcmp(handshake_field(reply, "mode"), "cluster") == 0 ?
-			STEP_UNDER_WAY :
-			handshake_is_other(reply, "no node of a Redis Cluster", f);
+	redis_words_clean(version);
+	switch (c->target->kind)
+	{
+		case TARGET_SENTINEL:
+			return handshake_must_be(c, "sentinel", "Sentinel");
+		case TARGET_VOTER:
+			return handshake_take_voter(c);
+		case TARGET_SHARD:
+		case TARGET_SEED:
+			return handshake_must_be(c, "cluster", "node of a Redis Cluster");
+		case TARGET_NODE:
+		case TARGET_MASTER:
+		case TARGET_CLAIMANT:
+			break;
+	}
 	if (strcmp(handshake_field(reply, "role"), "master") == 0)
 		return STEP_UNDER_WAY;
-	redis_target_is_no_master(t);
-	redis_failure_set(f, STORE_DOWN,
-					  ERRCODE_STORE_UNREACHABLE, NULL,
-					  "The node that the Sentinels name says that it is no master.");
-	return STEP_FAILED;
+	redis_target_is_no_master(c->target);
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, NULL,
+							 "The node that the Sentinels name says that it is no master.");
 }
 
 /*
- * handshake_good --- take a reply that is no error; false if it is not a valid one
+ * handshake_take_id --- is it the node that the map has at this address?
  */
-static bool
-handshake_good(RedisHandshake *hs, const RedisTarget *t, RedisGreeting greeting,
-			   const RedisValue *v)
+static StepResult
+handshake_take_id(RedisConn *c)
 {
+	if (strcmp(c->in.values[0].str, c->target->id) == 0)
+		return STEP_UNDER_WAY;
+	cluster_want_map();
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, NULL,
+							 "What answers there is another node than that of the cluster.");
+}
+
+static StepResult
+handshake_take_time(RedisHandshake *hs, int64 us)
+{
+	int64		now = lr_now();
+
+	hs->clock_offset = redis_clock_offset(us, now);
+	hs->round_trip = now - hs->sent_at;
+	return STEP_UNDER_WAY;
+}
+
+/*
+ * handshake_take_info --- has the node said who it is, and since when it runs?
+ *
+ * The first reply to INFO is about the server, which contains both.  It may be an error,
+ * or be missing, unless the node is an independent master.
+ */
+static StepResult
+handshake_take_info(RedisConn *c)
+{
+	const RedisTarget *t = c->target;
+	RedisFacts *facts = &c->handshake.facts;
+
+	if (c->in.values[0].type == REDIS_REPLY_STRING)
+	{
+		redis_facts_read(facts, c->in.values[0].str);
+		if (t->node == NODE_REDIS)
+			redis_replicas_read(c->in.values[0].str);
+	}
+	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
+		return STEP_UNDER_WAY;
+	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
+		return redis_failure_set(&c->failure, STORE_DENIED, ERRCODE_STORE_DENIED, NULL,
+								 "The node does not say since when it runs.");
+	if (masters_note(t->node - NODE_MASTER, t->place, facts->run_id, facts->booted_by,
+					 &facts->life, &facts->since))
+		return STEP_UNDER_WAY;
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, voter_hint,
+							 "It is the same server as that of another URL.");
+}
+
+/*
+ * handshake_good --- take a reply that is no error
+ */
+static StepResult
+handshake_good(RedisConn *c, RedisGreeting greeting)
+{
+	const RedisValue *v = c->in.values;
 	int64		us;
-	int64		now;
 
 	switch (greeting)
 	{
 		case GREET_HELLO:
-			return v->type == REDIS_REPLY_ARRAY;
+			if (v->type == REDIS_REPLY_ARRAY)
+				return handshake_take_hello(c);
+			break;
 		case GREET_AUTH:
 		case GREET_SELECT:
 		case GREET_NAME:
-			return v->type == REDIS_REPLY_STATUS;
+			if (v->type == REDIS_REPLY_STATUS)
+				return STEP_UNDER_WAY;
+			break;
 		case GREET_TIME:
-			if (!resp_value_time(v, &us))
-				return false;
-			now = lr_now();
-			hs->clock_offset = redis_clock_offset(us, now);
-			hs->round_trip = now - hs->sent_at;
-			return true;
+			if (resp_value_time(v, &us))
+				return handshake_take_time(&c->handshake, us);
+			break;
 		case GREET_INFO:
-			if (v->type == REDIS_REPLY_STRING)
-			{
-				redis_facts_read(&hs->facts, v->str);
-				if (t->node == NODE_REDIS)
-					redis_replicas_read(v->str);
-			}
-			return true;
+			return handshake_take_info(c);
 		case GREET_ID:
-			return v->type == REDIS_REPLY_STRING;
+			if (v->type == REDIS_REPLY_STRING)
+				return handshake_take_id(c);
+			break;
 	}
-	return false;
+	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
+							 "The node's answer makes no sense in Redis's protocol.");
 }
 
 /*
  * redis_handshake_take --- take the reply to the oldest request
  */
 StepResult
-redis_handshake_take(RedisHandshake *hs, const RedisTarget *t,
-					 const RedisValue *v, RedisFailure *f)
+redis_handshake_take(RedisConn *c)
 {
+	RedisHandshake *hs = &c->handshake;
 	RedisGreeting greeting = hs->greetings[hs->next++];
+	StepResult	result = c->in.values[0].type == REDIS_REPLY_ERROR ?
+		handshake_error(c, greeting) : handshake_good(c, greeting);
 
-	if (v->type == REDIS_REPLY_ERROR)
-	{
-		if (handshake_error(hs, greeting, t, v, f) == STEP_FAILED)
-			return STEP_FAILED;
-	}
-	else if (!handshake_good(hs, t, greeting, v))
-	{
-		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
-						  "The node's answer makes no sense in Redis's protocol.");
+	if (result == STEP_FAILED)
 		return STEP_FAILED;
-	}
 	if (greeting == GREET_AUTH || greeting == GREET_HELLO)
 		redis_handshake_forget_secret(hs);
-	if (greeting == GREET_HELLO && v->type == REDIS_REPLY_ARRAY &&
-		handshake_take_hello(hs, t, v, f) == STEP_FAILED)
-		return STEP_FAILED;
-	if (greeting == GREET_ID && v->type == REDIS_REPLY_STRING &&
-		handshake_take_id(t, v, f) == STEP_FAILED)
-		return STEP_FAILED;
-	if (greeting == GREET_INFO && handshake_take_boot(hs, t, f) == STEP_FAILED)
-		return STEP_FAILED;
 	return hs->next == hs->ngreetings ? STEP_DONE : STEP_UNDER_WAY;
 }

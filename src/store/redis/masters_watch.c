@@ -274,7 +274,7 @@ probe_take(Probe *p, int64 now)
 		strlcpy(detail, "The node is a replica.", sizeof(detail));
 	if (detail[0] != '\0')
 	{
-		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED, detail);
+		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED, "%s", detail);
 		probe_failed(p, now);
 	}
 	else if (++p->answered == lengthof(questions))

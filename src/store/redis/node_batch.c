@@ -6,7 +6,7 @@
  * A batch is sent in the order of its array.  Each operation is one EVALSHA (or TIME or
  * INFO); adjacent ones of the same kind and script share a command if the script takes
  * several locks (see ops.c).  Operations that replicas have to confirm are followed by a
- * WAIT (see confirm.c).
+ * WAIT (see flight.c).
  *
  * Nothing in here raises or allocates in a memory context, so it may run at the end of a
  * transaction and of the process.
@@ -91,7 +91,7 @@ nbatch_connection_gone(NodeBatch *b, bool try_again)
 void
 node_batch_fail(NodeBatch *b, int sqlstate, const char *detail)
 {
-	redis_conn_fail(&b->conn, sqlstate, detail);
+	redis_conn_fail(&b->conn, sqlstate, "%s", detail);
 	nbatch_connection_gone(b, false);
 }
 
@@ -327,25 +327,33 @@ pass_send(NodeBatch *b)
  */
 
 /*
+ * reply_note_clock --- note the node's clock if the reply for the operation has it
+ */
+static void
+reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
+{
+	if (op->store_ms != 0)
+		b->conn.clock_offset = redis_clock_offset(op->store_ms * LR_US_PER_MS, now);
+}
+
+/*
  * reply_take_one --- take the reply for one operation; false if it is not a valid one
  */
 static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 			   const RedisValue *v, int64 now)
 {
-	bool		repeated = op->sent_at < cmd->encoded_at;
-	RedisAnswer answer;
+	StoreOutcome outcome = redis_take_op(op, v, op->sent_at < cmd->encoded_at);
 
-	if (!redis_take_op(op, v, repeated, &answer))
+	if (outcome == STORE_PENDING)
 		return false;
-	if (answer.clock != 0)
-		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
-	if (answer.info != NULL)
-		redis_conn_take_info(&b->conn, answer.info);
-	if (answer.outcome == STORE_OK)
+	reply_note_clock(b, op, now);
+	if (op->kind == STORE_FACTS)
+		redis_conn_take_info(&b->conn, v->str);
+	if (outcome == STORE_OK)
 		confirm_done(b, op);
 	else
-		batch_settle(&b->batch, op, answer.outcome);
+		batch_settle(&b->batch, op, outcome);
 	return true;
 }
 
@@ -356,20 +364,18 @@ static bool
 reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, int64 now)
 {
 	StoreOp    *ops = &b->batch.ops[cmd->first];
-	RedisAnswer answer;
 	int			which;
+	StoreOutcome outcome = redis_take_together(ops, cmd->nops, v, &which);
 
-	if (!redis_take_together(ops, cmd->nops, v, &which, &answer))
+	if (outcome == STORE_PENDING)
 		return false;
-	if (answer.clock != 0)
-		b->conn.clock_offset = redis_clock_offset(answer.clock, now);
+	reply_note_clock(b, &ops[Max(which, 0)], now);
 	for (int i = 0; i < cmd->nops; i++)
 	{
-		if (answer.outcome == STORE_OK)
+		if (outcome == STORE_OK)
 			confirm_done(b, &ops[i]);
 		else
-			batch_settle(&b->batch, &ops[i], which < 0 || which == i ?
-						 answer.outcome : STORE_BUSY);
+			batch_settle(&b->batch, &ops[i], which < 0 || which == i ? outcome : STORE_BUSY);
 	}
 	return true;
 }
@@ -861,7 +867,7 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 /*
  * nbatch_has_master --- is the master known surely enough to use an existing connection?
  *
- * If not, the batch has failed.  For new connections connect.c checks that.
+ * If not, the batch has failed.  For new connections conn.c checks that.
  */
 static bool
 nbatch_has_master(NodeBatch *b, int64 now)

@@ -60,7 +60,7 @@ typedef enum RedisCommandKind
 	COMMAND_PROOF,				/* does the node run scripts at all? */
 	COMMAND_ASKING,				/* the next command is for a slot that is being
 								 * moved to this node */
-	COMMAND_WAIT				/* see confirm.c */
+	COMMAND_WAIT				/* see flight.c */
 } RedisCommandKind;
 
 typedef struct RedisCommand
@@ -72,7 +72,7 @@ typedef struct RedisCommand
 	int64		encoded_at;
 } RedisCommand;
 
-/* How many releases may be left unanswered; see left.c. */
+/* How many releases may be left unanswered; see flight.c. */
 #define LEFT_MAX			16
 
 typedef struct LeftRelease
@@ -120,7 +120,7 @@ typedef struct NodeBatch
 	int			handed_on;		/* number of operations handed on to other nodes */
 	bool		drop;			/* close the connection when the batch is done */
 
-	/* What replicas have to confirm; see confirm.c. */
+	/* What replicas have to confirm; see flight.c. */
 	int			wanted;			/* most replicas wanted by an operation sent
 								 * since the last WAIT */
 	int			ndone;			/* operations carried out that still wait for replicas */
@@ -218,7 +218,8 @@ extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
 extern void node_batch_abandon(NodeBatch *b);
 
 /* ----------
- * flight.c: Commands of a batch that are in flight to one Redis node.
+ * flight.c: Commands of a batch that are in flight to one Redis node, and what becomes of
+ * them.
  * ----------
  */
 
@@ -238,19 +239,11 @@ extern RedisCommand *flight_oldest(NodeBatch *b);
 /* It has been answered: remove it. */
 extern void flight_land_oldest(NodeBatch *b);
 
-/* The command certainly did not run for this operation. */
-extern void flight_never_ran(StoreOp *op, const RedisCommand *cmd);
-
 /* The connection is gone: decide about the commands in flight. */
 extern void flight_ground(NodeBatch *b);
 
 /* Start again at the first operation, for those that are still open. */
 extern void flight_start_pass(NodeBatch *b);
-
-/* ----------
- * refusal.c: How a batch handles error replies.
- * ----------
- */
 
 /* An error reply to a whole command. */
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
@@ -258,19 +251,11 @@ extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
 /* An error as the reply for one lock of a command. */
 extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
 
-/* An error reply to a WAIT. */
-extern void refusal_of_wait(NodeBatch *b, const RedisValue *v);
-
 /* The node refuses everybody: all open operations get this outcome. */
 extern void refusal_of_rest(NodeBatch *b, StoreOutcome outcome);
 
 /* Show the batch's error in redis_lock_status, too. */
 extern void refusal_report(const NodeBatch *b);
-
-/* ----------
- * confirm.c: Waiting for replicas of a Redis node to confirm operations.
- * ----------
- */
 
 /* This operation has been put into a command. */
 extern void confirm_want(NodeBatch *b, const StoreOp *op);
@@ -299,11 +284,6 @@ extern void confirm_leave(NodeBatch *b);
 
 /* Take one of these replies; false if it is not a valid one. */
 extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
-
-/* ----------
- * left.c: Releases whose batch has ended before they were answered.
- * ----------
- */
 
 /*
  * If all of the batch was sent and only releases are in flight, remember them and end

@@ -48,7 +48,7 @@ static const char *const cluster_codes[] = {
 	"ERR SELECT is not allowed in cluster mode"
 };
 
-void
+StepResult
 redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 				  const char *hint, const char *format,...)
 {
@@ -60,6 +60,7 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 	va_start(args, format);
 	vsnprintf(f->error.detail, sizeof(f->error.detail), format, args);
 	va_end(args);
+	return STEP_FAILED;
 }
 
 void

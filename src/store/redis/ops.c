@@ -6,6 +6,10 @@
  * It works in memory only, without a connection or a batch.  Nothing in here raises
  * (once redis_script() has been called), allocates in a memory context or waits.
  *
+ * Redis identifies a script by its digest (EVALSHA).  The digests are computed with
+ * PostgreSQL's own SHA1 when the first store handle of a process is opened, since that
+ * may raise, and later calls must not.
+ *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
@@ -15,8 +19,87 @@
  */
 #include "lockredis.h"
 
+#include "common/cryptohash.h"
+#include "common/sha1.h"
+
 #include "names.h"
 #include "store/redis/resp.h"
+
+/* Name and text of each script; the rest is computed. */
+static RedisScript scripts[LUA_COUNT] =
+{
+#include "store/redis/lua_texts.h"
+};
+
+static bool scripts_ready = false;
+
+/* ----------
+ * Scripts
+ * ----------
+ */
+
+/*
+ * op_hex --- bytes as hexadecimal digits, and a zero
+ */
+static void
+op_hex(const uint8 *bytes, int n, char *text)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (int i = 0; i < n; i++)
+	{
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 0x0f];
+	}
+	text[2 * n] = '\0';
+}
+
+/*
+ * script_digest --- compute the digest of a script; raises if SHA1 fails
+ */
+static void
+script_digest(const RedisScript *script, uint8 *digest)
+{
+	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA1);
+
+	if (ctx == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+
+	if (pg_cryptohash_init(ctx) < 0 ||
+		pg_cryptohash_update(ctx, (const uint8 *) script->text, script->text_len) < 0 ||
+		pg_cryptohash_final(ctx, digest, SHA1_DIGEST_LENGTH) < 0)
+	{
+		const char *reason = pg_cryptohash_error(ctx);
+
+		pg_cryptohash_free(ctx);
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not compute SHA1 digest of script \"%s\": %s",
+						script->name, reason)));
+	}
+	pg_cryptohash_free(ctx);
+}
+
+const RedisScript *
+redis_script(LuaId id)
+{
+	for (int i = 0; i < LUA_COUNT && !scripts_ready; i++)
+	{
+		RedisScript *script = &scripts[i];
+		uint8		digest[SHA1_DIGEST_LENGTH];
+
+		script->text_len = strlen(script->text);
+		script_digest(script, digest);
+		op_hex(digest, sizeof(digest), script->sha1);
+		script->evalsha_len = snprintf(script->evalsha, sizeof(script->evalsha),
+									   "$7\r\nEVALSHA\r\n$%d\r\n%s\r\n",
+									   2 * SHA1_DIGEST_LENGTH, script->sha1);
+	}
+	scripts_ready = true;
+	return &scripts[id];
+}
 
 /* ----------
  * Which script
@@ -75,23 +158,6 @@ redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
  */
 
 /*
- * op_digest --- the id of an operation in hexadecimal digits
- */
-static const char *
-op_digest(const StoreOp *op, char *text)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (int i = 0; i < STORE_ID_LEN; i++)
-	{
-		text[2 * i] = digits[op->id[i] >> 4];
-		text[2 * i + 1] = digits[op->id[i] & 0x0f];
-	}
-	text[2 * STORE_ID_LEN] = '\0';
-	return text;
-}
-
-/*
  * op_put_name --- a key or channel of a lock, by its pattern
  */
 static void
@@ -108,7 +174,10 @@ op_put_name(RespOut *out, const StoreOp *op, const char *pattern)
 		with = owner;
 	}
 	else if (strchr(pattern, '#') != NULL)
-		with = op_digest(op, digest);
+	{
+		op_hex(op->id, STORE_ID_LEN, digest);
+		with = digest;
+	}
 	resp_put_bulk(out, derived,
 				  lr_derived_name(pattern, op->name, op->name_len, with, derived));
 }
@@ -257,7 +326,8 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_bulk(out, op->token, op->token_len);
 			break;
 		case ARG_DIGEST:
-			resp_put_bulk(out, op_digest(op, digest), 2 * STORE_ID_LEN);
+			op_hex(op->id, STORE_ID_LEN, digest);
+			resp_put_bulk(out, digest, 2 * STORE_ID_LEN);
 			break;
 		case ARG_GIVES_BACK:
 			op_put_owner_or_none(out, op->gives_back);
@@ -475,11 +545,15 @@ op_copy_holder(StoreOp *op, const RedisValue *v)
  * op_take_number --- a number in a range, or a text: the present holder
  */
 static StoreOutcome
-op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most)
+op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most, int64 *number)
 {
 	if (v->type == REDIS_REPLY_INTEGER)
-		return v->integer >= least && v->integer <= most ? STORE_OK :
-			STORE_PENDING;
+	{
+		if (v->integer < least || v->integer > most)
+			return STORE_PENDING;
+		*number = v->integer;
+		return STORE_OK;
+	}
 	if (v->type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
 	op_copy_holder(op, v);
@@ -506,13 +580,12 @@ typedef enum CreateReply
  * op_take_clock --- the clock of the store (ms); false: it is none
  */
 static bool
-op_take_clock(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_clock(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0 ||
 		v->integer > STORE_TOKEN_MAX / LR_US_PER_MS)
 		return false;
 	op->store_ms = v->integer;
-	answer->clock = op->store_ms * LR_US_PER_MS;
 	return true;
 }
 
@@ -561,11 +634,11 @@ op_take_obstacle(StoreOp *op, const RedisValue *v)
  * waits.
  */
 static StoreOutcome
-op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_queued(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
 		v[1].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_STRING ||
-		!op_take_clock(op, &v[4], answer))
+		!op_take_clock(op, &v[4]))
 		return STORE_PENDING;
 	switch (v[1].integer)
 	{
@@ -593,38 +666,12 @@ op_take_queued(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
  * released
  */
 static StoreOutcome
-op_take_awaited(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_awaited(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_STRING)
-		return op_take_queued(op, v, answer);
+		return op_take_queued(op, v);
 	op_copy_holder(op, v);
 	return STORE_GONE;
-}
-
-/*
- * op_take_notified --- how many were notified, or the present holder
- */
-static StoreOutcome
-op_take_notified(StoreOp *op, const RedisValue *v)
-{
-	StoreOutcome outcome = op_take_number(op, v, 0, PG_INT32_MAX);
-
-	if (outcome == STORE_OK)
-		op->receivers = (int) v->integer;
-	return outcome;
-}
-
-/*
- * op_take_watched --- how long the store has all of the lock, or the present holder
- */
-static StoreOutcome
-op_take_watched(StoreOp *op, const RedisValue *v)
-{
-	StoreOutcome outcome = op_take_number(op, v, 1, STORE_TOKEN_MAX);
-
-	if (outcome == STORE_OK)
-		op->watch_ms = v->integer;
-	return outcome;
 }
 
 /* No clock shows less (ms since 1970), but a count or a flag may. */
@@ -637,11 +684,11 @@ op_take_watched(StoreOp *op, const RedisValue *v)
  * A node that answers 1 to everything has not granted anything.
  */
 static StoreOutcome
-op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *answer)
+op_take_created(StoreOp *op, const RedisValue *v, int elements)
 {
 	op->fence = 0;
 	if (v->type == REDIS_REPLY_INTEGER)
-		return !op->fenced && v->integer >= CLOCK_LEAST && op_take_clock(op, v, answer) ?
+		return !op->fenced && v->integer >= CLOCK_LEAST && op_take_clock(op, v) ?
 			STORE_OK : STORE_PENDING;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
 		v[1].type != REDIS_REPLY_INTEGER)
@@ -650,7 +697,7 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *ans
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			return op_take_clock(op, &v[3], answer) ? op_take_fence(op, v) :
+			return op_take_clock(op, &v[3]) ? op_take_fence(op, v) :
 				STORE_PENDING;
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
@@ -658,17 +705,6 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements, RedisAnswer *ans
 			return op_take_obstacle(op, v);
 	}
 	return STORE_PENDING;
-}
-
-static StoreOutcome
-op_take_token(StoreOp *op, const RedisValue *v)
-{
-	StoreOutcome outcome = op_take_number(op, v, Max(op->floor + 1, 1),
-										  STORE_TOKEN_MAX);
-
-	if (outcome == STORE_OK)
-		op->fence = v->integer;
-	return outcome;
 }
 
 /*
@@ -757,11 +793,11 @@ op_is_count(const RedisValue *v)
  * {code, what is free, what there is, clock}
  */
 static StoreOutcome
-op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_value(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
 		v[1].type != REDIS_REPLY_INTEGER || !op_is_count(&v[2]) ||
-		!op_take_clock(op, &v[4], answer))
+		!op_take_clock(op, &v[4]))
 		return STORE_PENDING;
 	switch (v[1].integer)
 	{
@@ -791,31 +827,36 @@ op_take_value(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
  * op_take_call --- the reply of a script for one lock, as its description says
  */
 static StoreOutcome
-op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
-			 RedisAnswer *answer)
+op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated)
 {
+	int64		number = 0;
+	StoreOutcome outcome;
+
 	switch (reply)
 	{
 		case REPLY_CREATED:
-			return op_take_created(op, v, 3, answer);
+			return op_take_created(op, v, 3);
 		case REPLY_QUEUED:
-			return op_take_queued(op, v, answer);
+			return op_take_queued(op, v);
 		case REPLY_DONE:
-			return op_take_number(op, v, 1, 1);
+			return op_take_number(op, v, 1, 1, &number);
 		case REPLY_WATCHED:
-			return op_take_watched(op, v);
+			return op_take_number(op, v, 1, STORE_TOKEN_MAX, &op->watch_ms);
 		case REPLY_TOKEN:
-			return op_take_token(op, v);
+			return op_take_number(op, v, Max(op->floor + 1, 1), STORE_TOKEN_MAX, &op->fence);
 		case REPLY_TOLD:
 			return op_take_told(op, v, repeated);
 		case REPLY_INSPECTED:
 			return op_take_inspected(op, v);
 		case REPLY_VALUE:
-			return op_take_value(op, v, answer);
+			return op_take_value(op, v);
 		case REPLY_AWAITED:
-			return op_take_awaited(op, v, answer);
+			return op_take_awaited(op, v);
 		case REPLY_NOTIFIED:
-			return op_take_notified(op, v);
+			outcome = op_take_number(op, v, 0, PG_INT32_MAX, &number);
+			if (outcome == STORE_OK)
+				op->receivers = (int) number;
+			return outcome;
 		case REPLY_TOGETHER:
 			break;				/* redis_take_together() */
 	}
@@ -826,39 +867,33 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated,
  * op_take_plain --- the reply to an operation that concerns no lock
  */
 static StoreOutcome
-op_take_plain(StoreOp *op, const RedisValue *v, RedisAnswer *answer)
+op_take_plain(StoreOp *op, const RedisValue *v)
 {
+	int64		us;
+
 	switch (op->kind)
 	{
 		case STORE_PROBE:
 			return redis_take_proof(v) ? STORE_OK : STORE_PENDING;
 		case STORE_TIME:
-			if (!resp_value_time(v, &answer->clock))
+			if (!resp_value_time(v, &us))
 				return STORE_PENDING;
-			op->store_ms = answer->clock / LR_US_PER_MS;
+			op->store_ms = us / LR_US_PER_MS;
 			return STORE_OK;
 		case STORE_FACTS:
-			if (v->type != REDIS_REPLY_STRING)
-				return STORE_PENDING;
-			answer->info = v->str;
-			return STORE_OK;
+			return v->type == REDIS_REPLY_STRING ? STORE_OK : STORE_PENDING;
 		default:
 			return STORE_PENDING;
 	}
 }
 
-bool
-redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
-			  RedisAnswer *answer)
+StoreOutcome
+redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
 {
 	const KindCall *call = op_call(op);
 
-	answer->clock = 0;
-	answer->info = NULL;
-	answer->outcome = call != NULL ?
-		op_take_call(op, call->reply, v, repeated, answer) :
-		op_take_plain(op, v, answer);
-	return answer->outcome != STORE_PENDING;
+	op->store_ms = 0;
+	return call != NULL ? op_take_call(op, call->reply, v, repeated) : op_take_plain(op, v);
 }
 
 /*
@@ -867,26 +902,27 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
  * The reply describes an obstacle like that to a single create, followed by the number
  * of the lock in question.
  */
-bool
-redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,
-					RedisAnswer *answer)
+StoreOutcome
+redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which)
 {
 	bool		obstacle = v->type == REDIS_REPLY_ARRAY && v->elements == 4;
+	StoreOutcome outcome;
 
 	*which = -1;
-	answer->clock = 0;
-	answer->info = NULL;
 	for (int i = 0; i < n; i++)
+	{
 		ops[i].value = STORE_VALUE_NONE;
+		ops[i].store_ms = 0;
+	}
 	if (obstacle)
 	{
 		if (v[4].type != REDIS_REPLY_INTEGER || v[4].integer < 1 || v[4].integer > n)
-			return false;
+			return STORE_PENDING;
 		*which = (int) v[4].integer - 1;
 	}
-	answer->outcome = op_take_created(&ops[Max(*which, 0)], v, obstacle ? 4 : 3, answer);
-	return answer->outcome != STORE_PENDING &&
-		obstacle == (answer->outcome == STORE_BUSY || answer->outcome == STORE_WRONG_TYPE);
+	outcome = op_take_created(&ops[Max(*which, 0)], v, obstacle ? 4 : 3);
+	return obstacle == (outcome == STORE_BUSY || outcome == STORE_WRONG_TYPE) ?
+		outcome : STORE_PENDING;
 }
 
 /*

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * resp.h
- *	  Redis's protocol: requests, replies, and the scripts.
+ *	  Redis's protocol: requests, replies, operations, and the scripts.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,27 +19,6 @@
 
 #include "kinds/lua_ids.h"
 #include "store/store.h"
-
-/* ----------
- * scripts.c: The Lua scripts of src/kinds with their SHA1 digests.
- *
- * The texts are compiled in (the Makefile generates lua_texts.h); the digests are
- * computed on first use, with PostgreSQL's own SHA1.
- * ----------
- */
-
-typedef struct RedisScript
-{
-	const char *name;			/* kind and verb */
-	const char *text;
-	int			text_len;
-	char		sha1[41];		/* lower-case hex */
-	char		evalsha[64];	/* first part of an EVALSHA request */
-	int			evalsha_len;
-} RedisScript;
-
-/* Can raise in its first call, if SHA1 fails; so that is made when opening a store. */
-extern const RedisScript *redis_script(LuaId id);
 
 /* ----------
  * resp.c: Redis's protocol: encodes requests, parses replies.
@@ -197,13 +176,22 @@ typedef uint64 ScriptSet;
 
 StaticAssertDecl(LUA_COUNT <= 64, "more scripts than a set can have");
 
-/* What the reply for one operation says, besides the results in it. */
-typedef struct RedisAnswer
+/*
+ * A Lua script of src/kinds.  The texts are compiled in (the Makefile generates
+ * lua_texts.h); the rest is computed on first use.
+ */
+typedef struct RedisScript
 {
-	StoreOutcome outcome;
-	int64		clock;			/* the node's clock (us); 0 = not given */
-	const char *info;			/* reply to INFO, or NULL */
-} RedisAnswer;
+	const char *name;			/* kind and verb */
+	const char *text;
+	int			text_len;
+	char		sha1[41];		/* lower-case hex */
+	char		evalsha[64];	/* first part of an EVALSHA request */
+	int			evalsha_len;
+} RedisScript;
+
+/* Can raise in its first call, if SHA1 fails; so that is made when opening a store. */
+extern const RedisScript *redis_script(LuaId id);
 
 /* Do operations like this one call a script?  If so, *script is that script. */
 extern bool redis_op_script(const StoreOp *op, LuaId *script);
@@ -223,18 +211,18 @@ extern void redis_put_ops(RespOut *out, const StoreOp *ops, int n,
 						  ScriptSet in_full, bool sharded);
 
 /*
- * Read a reply that is no error, or the part of it for one operation.  "repeated": the
- * same request may have run before.  False: it is not a valid reply.
+ * Read a reply that is no error, or the part of it for one operation.  Returns the outcome
+ * (the results, and the store's clock if the reply has it, are in the operation);
+ * STORE_PENDING: it is not a valid reply.  "repeated": the same request may have run
+ * before.
  */
-extern bool redis_take_op(StoreOp *op, const RedisValue *v, bool repeated,
-						  RedisAnswer *answer);
+extern StoreOutcome redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
 
 /*
  * The same for creates that are taken together. *which is the one that could not be
  * taken, -1 if there is none.
  */
-extern bool redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which,
-								RedisAnswer *answer);
+extern StoreOutcome redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which);
 
 /*
  * This script, called without any key, does nothing; it shows whether the node runs

@@ -146,7 +146,7 @@ sentinel_is_up(RedisSentinel *s)
 static void
 sentinel_fail(RedisSentinel *s, const char *detail)
 {
-	redis_conn_fail(&s->ask, ERRCODE_STORE_FAILED, detail);
+	redis_conn_fail(&s->ask, ERRCODE_STORE_FAILED, "%s", detail);
 	sentinel_is_down(s);
 }
 

@@ -152,9 +152,9 @@ redis_conn_close(RedisConn *c)
 }
 
 void
-redis_conn_fail(RedisConn *c, int sqlstate, const char *detail)
+redis_conn_fail(RedisConn *c, int sqlstate, const char *format,...)
 {
-	redis_failure_set(&c->failure, STORE_DOWN, sqlstate, NULL, "%s", detail);
+	redis_failure_set(&c->failure, STORE_DOWN, sqlstate, NULL, "%s", format);
 	c->state = CONN_CLOSED;
 }
 

@@ -16,7 +16,7 @@
 #include "fuzz.h"
 
 #include "settings.h"
-#include "store/redis/refusal.c"
+#include "store/redis/flight.c"
 
 static RedisValue values[1 + RESP_MAX_ELEMENTS];
 

@@ -20,16 +20,16 @@
 
 #define SECRET "Tr0ub4dor"
 
-static RedisValue values[1 + RESP_MAX_ELEMENTS];
+static RedisConn conn;
 
 static void
-check_facts(const RedisHandshake *hs)
+check_facts(const RedisFacts *facts)
 {
-	fuzz_must_be_shown(hs->facts.version, sizeof(hs->facts.version), "the version");
-	fuzz_must_be_shown(hs->facts.policy, sizeof(hs->facts.policy), "the policy");
-	fuzz_must_be_shown(hs->facts.run_id, sizeof(hs->facts.run_id), "the run id");
-	fuzz_must(hs->facts.booted_by <= lr_now() + LR_US_PER_S, "it runs since the future");
-	(void) redis_facts_have_shards(&hs->facts);
+	fuzz_must_be_shown(facts->version, sizeof(facts->version), "the version");
+	fuzz_must_be_shown(facts->policy, sizeof(facts->policy), "the policy");
+	fuzz_must_be_shown(facts->run_id, sizeof(facts->run_id), "the run id");
+	fuzz_must(facts->booted_by <= lr_now() + LR_US_PER_S, "it runs since the future");
+	(void) redis_facts_have_shards(facts);
 }
 
 static void
@@ -49,13 +49,12 @@ check_nodes(void)
 void
 fuzz_handshake(const uint8 *data, size_t size)
 {
-	static RespOut out;
 	FuzzInput	in = {data, size};
 	uint8		kind = fuzz_byte(&in);
 	uint8		how = fuzz_byte(&in);
-	RedisHandshake hs;
+	RedisHandshake *hs = &conn.handshake;
+	const RedisFailure *failure = &conn.failure;
 	RedisTarget target;
-	RedisFailure failure;
 	StepResult	result = STEP_UNDER_WAY;
 	uint32		life;
 	int64		since;
@@ -80,25 +79,27 @@ fuzz_handshake(const uint8 *data, size_t size)
 			(void) masters_note(1, lr_place, "0123456789012345678901234567890123456789", 1,
 								&life, &since);
 	}
-	if (out.data == NULL)
-		(void) resp_out_make(&out);
-	if (!redis_handshake_start(&hs, &target, "fuzz", (how & 16) != 0, &out, &failure))
+	if (conn.out.data == NULL)
+		(void) resp_out_make(&conn.out);
+	conn.target = &target;
+	conn.probe = (how & 16) != 0;
+	if (!redis_handshake_start(&conn))
 		fuzz_must(false, "there are no requests");
-	resp_out_wipe(&out);
+	resp_out_wipe(&conn.out);
 
-	while (result == STEP_UNDER_WAY && fuzz_value(&in, values))
+	while (result == STEP_UNDER_WAY && fuzz_value(&in, conn.in.values))
 	{
-		bool		secret = hs.secret[0] != '\0';
+		bool		secret = hs->secret[0] != '\0';
 
-		result = redis_handshake_take(&hs, &target, values, &failure);
-		fuzz_must(hs.next <= hs.ngreetings, "more answers than requests");
-		check_facts(&hs);
+		result = redis_handshake_take(&conn);
+		fuzz_must(hs->next <= hs->ngreetings, "more answers than requests");
+		check_facts(&hs->facts);
 		if (result != STEP_FAILED)
 			continue;
-		fuzz_must_be_shown(failure.error.detail, sizeof(failure.error.detail), "the detail");
-		fuzz_must(failure.error.detail[0] != '\0', "no detail");
+		fuzz_must_be_shown(failure->error.detail, sizeof(failure->error.detail), "the detail");
+		fuzz_must(failure->error.detail[0] != '\0', "no detail");
 		if (secret)
-			fuzz_must(strstr(failure.error.detail, SECRET) == NULL,
+			fuzz_must(strstr(failure->error.detail, SECRET) == NULL,
 					  "the detail shows the password");
 	}
 	check_nodes();
