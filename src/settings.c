@@ -162,7 +162,7 @@ check_url(char **newval, void **extra, GucSource source)
 	UrlList    *list;
 	int			n;
 
-	if (redis_url_parse(*newval, urls, &n, &error) != REDIS_URL_OK)
+	if (!redis_url_parse(*newval, urls, &n, &error))
 	{
 		/* The usual message would repeat the value, and a password in it. */
 		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");

@@ -460,7 +460,7 @@ cluster_batch_process(ClusterBatch *c, bool readable, bool briefly)
 		cluster_route(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (c->link[i] != NULL && c->link[i]->batch.active)
-			node_batch_process(c->link[i], readable, briefly, 0);
+			node_batch_process(c->link[i], readable, briefly);
 	cluster_look(c);
 }
 

@@ -209,7 +209,7 @@ extern const char *const redis_rights_hint;
 extern const char *const redis_tls_port_hint;
 
 /* ----------
- * socket.c: The socket of a connection: its bytes, and the set that waits for it.
+ * socket.c: The socket of a connection.
  *
  * Only this file reads from and writes to the socket, so that TLS can be put on top of
  * it.
@@ -225,9 +225,6 @@ typedef struct RedisSocket
 	int			briefly_ms;		/* that limit */
 	int			nlate;			/* number of replies in a row that came later */
 	volatile bool shut;			/* see redis_socket_shut */
-	WaitEventSet *set;			/* waits for the socket and the latch; or NULL */
-	int			position;		/* position of the socket in the set */
-	uint32		events;			/* events the set waits for */
 } RedisSocket;
 
 extern void redis_socket_init(RedisSocket *s);
@@ -256,9 +253,6 @@ extern ssize_t redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len);
  * How many bytes sent have not been acknowledged by the peer; 0 if that is not known.
  */
 extern size_t redis_socket_unread(const RedisSocket *s);
-
-/* Have the set wait for these events, too; false if it could not be created. */
-extern bool redis_socket_watch(RedisSocket *s, uint32 events);
 
 /* ----------
  * tls.c: TLS between a connection and its socket.
@@ -557,7 +551,6 @@ extern void redis_conn_open(RedisConn *c, const RedisTarget *target,
 							int64 until);
 extern void redis_conn_advance(RedisConn *c);
 
-/* Close the socket, after freeing the set that waits for it. */
 extern void redis_conn_close(RedisConn *c);
 extern void redis_conn_fail(RedisConn *c, int sqlstate,
 							const char *format,...) pg_attribute_printf(3, 4);

@@ -217,7 +217,7 @@ pass_encode_next(NodeBatch *b)
 {
 	StoreOp    *op = &b->batch.ops[b->next];
 	int			n = pass_group_size(b, b->next);
-	int64		now = b->now != 0 ? b->now : lr_now();
+	int64		now = lr_now();
 	uint64		starts_at;
 
 	if (op->asking)
@@ -544,7 +544,6 @@ nbatch_connect(NodeBatch *b)
 {
 	RedisConn  *c = &b->conn;
 
-	b->now = 0;
 	if ((c->state == CONN_CONNECTING || c->state == CONN_SECURING) &&
 		redis_target_is_outdated(&b->target))
 		nbatch_retarget(b);
@@ -587,12 +586,11 @@ nbatch_take_replies(NodeBatch *b)
  * Sends before it reads, so that the node has something to do meanwhile.
  */
 void
-node_batch_process(NodeBatch *b, bool readable, bool briefly, int64 now)
+node_batch_process(NodeBatch *b, bool readable, bool briefly)
 {
 	RedisConn  *c = &b->conn;
 	int			nreads = 0;
 
-	b->now = now;
 	readable = readable && !b->quiet;
 	b->quiet = false;
 	while (b->batch.active)
@@ -692,16 +690,6 @@ node_batch_awaits_reply(const NodeBatch *b)
  * Beginning and end
  * ----------
  */
-
-void
-node_batch_init(NodeBatch *b, NodeId node, const char *role, bool patient,
-				bool judge)
-{
-	if (!node_batch_make(b, node, role, patient, judge))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-}
 
 bool
 node_batch_make(NodeBatch *b, NodeId node, const char *role, bool patient,
@@ -911,14 +899,14 @@ nbatch_begin(NodeBatch *b, int64 now)
 	else if (nbatch_has_connection(b, now))
 	{
 		nbatch_take_idle(b);
-		node_batch_process(b, false, false, now);
+		node_batch_process(b, false, false);
 	}
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");
 	else
 	{
 		redis_conn_open(&b->conn, &b->target, deadline);
-		node_batch_process(b, false, false, now);
+		node_batch_process(b, false, false);
 	}
 }
 

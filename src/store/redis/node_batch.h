@@ -111,8 +111,6 @@ typedef struct NodeBatch
 	int			flight_n;
 
 	/* The connection during the batch. */
-	int64		now;			/* lr_now() if nothing has waited since it was
-								 * read, else 0 */
 	int64		progress_at;	/* when the node last answered, or was first asked */
 	int64		reply_until;	/* the node must answer before that */
 	bool		reconnected;	/* already connected again once, after commands
@@ -146,13 +144,9 @@ typedef struct NodeBatch
 } NodeBatch;
 
 /*
- * Raises when out of memory.  "judge": what happens over this connection decides whether
- * the node counts as up, and which node is the master.
+ * Returns false when out of memory.  "judge": what happens over this connection decides
+ * whether the node counts as up, and which node is the master.
  */
-extern void node_batch_init(NodeBatch *b, NodeId node, const char *role,
-							bool patient, bool judge);
-
-/* The same, but returns false when out of memory. */
 extern bool node_batch_make(NodeBatch *b, NodeId node, const char *role,
 							bool patient, bool judge);
 
@@ -173,10 +167,9 @@ extern void node_batch_drop(NodeBatch *b);
 /*
  * Do all that can be done without waiting.  "readable": there may be something to read;
  * right after a request was sent there is not.  "briefly": reading may wait for a short
- * time.  "now": lr_now() if it has just been read, else 0.
+ * time.
  */
-extern void node_batch_process(NodeBatch *b, bool readable, bool briefly,
-							   int64 now);
+extern void node_batch_process(NodeBatch *b, bool readable, bool briefly);
 
 /* End the batch if the time for connecting or for a reply is up. */
 extern void node_batch_check_time(NodeBatch *b);

@@ -57,7 +57,7 @@ quorum_catch_up(QuorumBatch *b, int row)
 {
 	NodeBatch  *node = &b->link[row]->node;
 
-	node_batch_process(node, true, false, 0);
+	node_batch_process(node, true, false);
 	node_batch_check_time(node);
 	quorum_hear(b, row);
 }
@@ -165,7 +165,7 @@ quorum_batch_process(QuorumBatch *b, bool readable)
 
 		if (l == NULL || !l->node.batch.active)
 			continue;
-		node_batch_process(&l->node, readable, false, 0);
+		node_batch_process(&l->node, readable, false);
 	}
 	if (b->batch.active)
 		quorum_look(b);
@@ -240,7 +240,7 @@ quorum_batch_abandon(QuorumBatch *b)
 		if (b->link[i] != NULL)
 		{
 			link_cancel(b->link[i]);
-			node_batch_process(&b->link[i]->node, false, false, 0);
+			node_batch_process(&b->link[i]->node, false, false);
 		}
 	batch_set_error(&b->batch, ERRCODE_STORE_FAILED,
 					"The request was given up before it was answered.");

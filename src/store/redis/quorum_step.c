@@ -1019,6 +1019,6 @@ quorum_look(QuorumBatch *b)
 		{
 			link_cancel(b->link[i]);
 			if (b->link[i]->node.batch.active)
-				node_batch_process(&b->link[i]->node, false, false, 0);
+				node_batch_process(&b->link[i]->node, false, false);
 		}
 }

@@ -8,8 +8,8 @@
  * are the ways of waiting for them.
  *
  * Normally an operation on one node costs two system calls: a write, and a read that
- * waits for a short time.  Only a slower reply needs the wait event set.  A connection
- * that has not been used for a moment is checked first, by a read that does not wait.
+ * waits for a short time.  Only a slower reply needs a poll().  A connection that has not
+ * been used for a moment is checked first, by a read that does not wait.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -33,8 +33,8 @@
 #include "store/redis/node_batch.h"
 #include "store/redis/quorum.h"
 
-/* How often (ms) redis_wait_many() checks the latch and interrupts. */
-#define MANY_SLICE			100
+/* How often (ms) redis_wait() checks the latch and interrupts. */
+#define WAIT_SLICE			100
 
 /* A StoreHandle of this store. */
 typedef struct RedisHandle
@@ -152,90 +152,96 @@ redis_look_where(RedisHandle *h)
  * ----------
  */
 
-/* The wait event that pg_stat_activity shows. */
-static uint32
-redis_wait_event(const NodeBatch *b)
+static StoreBatch *
+redis_batch(StoreHandle *h)
 {
-	return b->conn.state == CONN_READY ? LR_WAIT_REPLY : LR_WAIT_CONNECT;
+	if (redis_masters(h) != NULL)
+		return &redis_masters(h)->batch;
+	return redis_cluster(h) != NULL ? &redis_cluster(h)->batch : &redis_node(h)->batch;
 }
 
 /*
- * redis_watch --- have a wait event set wait for the connection
+ * redis_check_connections --- between batches: close those that are not good any more
  */
-static bool
-redis_watch(NodeBatch *b)
+static void
+redis_check_connections(StoreHandle *h)
 {
-	if (redis_socket_watch(&b->conn.socket, redis_conn_events(&b->conn)))
-		return true;
-	node_batch_fail(b, ERRCODE_INSUFFICIENT_RESOURCES,
-					"Could not create a wait event set in this server process.");
-	return false;
+	if (redis_masters(h) != NULL)
+		quorum_batch_check_connections(redis_masters(h));
+	else if (redis_cluster(h) != NULL)
+		cluster_batch_check_connections(redis_cluster(h));
+	else if (redis_node(h)->conn.state == CONN_READY)
+		(void) node_batch_check_connection(redis_node(h), false);
 }
 
-/*
- * redis_wait_latch --- wait for the socket or the latch; true if the socket may be ready
- *
- * It may be when the time is over, too: a process that was stopped for long may find the
- * reply there, which is better than reporting a timeout.
- */
-static bool
-redis_wait_latch(NodeBatch *b)
+static void
+redis_process(StoreHandle *h, bool readable, bool briefly)
 {
-	const RedisSocket *s = &b->conn.socket;
-	long		timeout = lr_ms_until(node_batch_until(b), lr_now());
-	bool		ready = false;
-	bool		latched = false;
-
-	if (s->fd == PGINVALID_SOCKET)
-		latched = (WaitLatch(MyLatch,
-							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							 timeout, redis_wait_event(b)) & WL_LATCH_SET) != 0;
+	if (redis_masters(h) != NULL)
+		quorum_batch_process(redis_masters(h), readable);
+	else if (redis_cluster(h) != NULL)
+		cluster_batch_process(redis_cluster(h), readable, briefly);
 	else
-	{
-		WaitEvent	occurred[2];
-		int			n;
+		node_batch_process(redis_node(h), readable, briefly);
+}
 
-		if (!redis_watch(b))
-			return false;
-		n = WaitEventSetWait(s->set, timeout, occurred, lengthof(occurred),
-							 redis_wait_event(b));
-		ready = n == 0;
-		for (int i = 0; i < n; i++)
-		{
-			if (occurred[i].events & WL_LATCH_SET)
-				latched = true;
-			else
-				ready = true;
-		}
-	}
+static void
+redis_check_time(StoreHandle *h, StoreStep how)
+{
+	if (redis_masters(h) != NULL)
+		quorum_batch_check_time(redis_masters(h));
+	else if (redis_cluster(h) != NULL)
+		cluster_batch_check_time(redis_cluster(h), how == STORE_POLL);
+	else
+		node_batch_check_time(redis_node(h));
+}
 
-	if (latched)
-	{
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return ready;
+static int64
+redis_until(StoreHandle *h)
+{
+	if (redis_masters(h) != NULL)
+		return quorum_batch_until(redis_masters(h));
+	return redis_cluster(h) != NULL ? cluster_batch_until(redis_cluster(h)) :
+		node_batch_until(redis_node(h));
 }
 
 /*
- * redis_wait_many --- wait for several nodes, or for the map of the cluster; with
- * STORE_POLL also for one node
+ * redis_busy --- which nodes have work to do?  *alone: one, and nothing else is waited for
+ */
+static int
+redis_busy(StoreHandle *h, NodeBatch **busy, bool *alone)
+{
+	ClusterBatch *c = redis_cluster(h);
+	int			n;
+
+	*alone = false;
+	if (redis_masters(h) != NULL)
+		return quorum_batch_busy(redis_masters(h), busy);
+	busy[0] = redis_node(h);
+	n = c != NULL ? cluster_batch_busy(c, busy) : 1;
+	*alone = n == 1 && (c == NULL || c->batch.left == 0);
+	return n;
+}
+
+/*
+ * redis_wait --- wait for some nodes, or for the map of the cluster
+ *
+ * This does not wait for the latch, because no answer sets it.  A signal ends poll();
+ * one that came just before it is noticed after WAIT_SLICE.  The latch is only checked
+ * if poll() found nothing to read; until then it stays set, which does no harm as
+ * nothing here waits for it.
  *
  * A single node is read from in any case: a reply may have come while this process was
  * stopped, and the time may be over now.
- *
- * This does not wait for the latch, because no answer sets it.  A signal ends poll();
- * one that came just before it is noticed after MANY_SLICE.  The latch is only checked
- * if poll() found nothing to read; until then it stays set, which does no harm as
- * nothing here waits for it.
  *
  * With STORE_POLL it cannot raise: redis_open() has allocated the names of the wait
  * events.
  */
 static void
-redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
+redis_wait(NodeBatch **busy, int n, int64 until, StoreStep how)
 {
 	struct pollfd pfd[NODE_MASTERS];
+	bool		connecting = n > 0 && busy[0]->conn.state != CONN_READY;
 	long		timeout = lr_ms_until(until, lr_now());
 	int			ready;
 
@@ -248,8 +254,8 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 			((events & WL_SOCKET_WRITEABLE) ? POLLOUT : 0);
 		pfd[i].revents = 0;
 	}
-	pgstat_report_wait_start(n > 0 ? redis_wait_event(busy[0]) : LR_WAIT_REPLY);
-	ready = poll(pfd, n, (int) Min(timeout, MANY_SLICE));
+	pgstat_report_wait_start(connecting ? LR_WAIT_CONNECT : LR_WAIT_REPLY);
+	ready = poll(pfd, n, (int) Min(timeout, WAIT_SLICE));
 	pgstat_report_wait_end();
 	for (int i = 0; i < n; i++)
 		busy[i]->quiet = n > 1 && pfd[i].revents == 0 &&
@@ -265,83 +271,24 @@ redis_wait_many(NodeBatch **busy, int n, int64 until, StoreStep how)
 }
 
 /*
- * redis_may_wait_briefly --- let recv() itself wait for the reply, once
+ * redis_step --- go on with the batch to its end, waiting as "how" says
  *
- * Most replies arrive before it is worth asking a wait event set, so this saves one
- * system call per request.  With STORE_WAIT the set is made in any case: creating it may
- * fail, and that should show at once, not only when a reply is slow.
+ * Once, recv() itself waits for the reply of a node: most replies arrive before it is
+ * worth a poll(), so this saves one system call per request.  It does so even if the time
+ * is up: this takes little time, and the reply may be there.
  */
 static bool
-redis_may_wait_briefly(NodeBatch *b, StoreStep how)
+redis_step(StoreHandle *h, StoreStep how)
 {
-	return how != STORE_NOWAIT && b->conn.socket.can_wait &&
-		node_batch_awaits_reply(b) && (how != STORE_WAIT || redis_watch(b));
-}
-
-/*
- * redis_step_node --- go on with the batch to its end, waiting as "how" says
- */
-static bool
-redis_step_node(NodeBatch *b, StoreStep how)
-{
-	bool		readable = how == STORE_NOWAIT;
-	bool		briefly = false;
-	bool		waited = false;
-
-	if (!b->batch.active)
-	{
-		if (b->conn.state == CONN_READY)
-			(void) node_batch_check_connection(b, false);
-		return true;
-	}
-	for (;;)
-	{
-		node_batch_process(b, readable, briefly, 0);
-		briefly = false;
-		if (!b->batch.active)
-			return true;
-
-		/* Even if the time is up: this takes little time, and the reply may be there. */
-		if (!waited && redis_may_wait_briefly(b, how))
-		{
-			waited = readable = briefly = true;
-			continue;
-		}
-		node_batch_check_time(b);
-		if (!b->batch.active)
-			return true;
-		switch (how)
-		{
-			case STORE_NOWAIT:
-				return false;
-			case STORE_WAIT:
-				readable = redis_wait_latch(b);
-				break;
-			case STORE_POLL:
-				redis_wait_many(&b, 1, node_batch_until(b), how);
-				readable = true;
-				break;
-		}
-	}
-}
-
-/*
- * redis_step_cluster --- the same at the nodes of a cluster
- *
- * Most batches have operations at one node only, and wait for it like any other batch at
- * one node.
- */
-static bool
-redis_step_cluster(ClusterBatch *c, StoreStep how)
-{
+	const StoreBatch *batch = redis_batch(h);
 	NodeBatch  *busy[NODE_MASTERS];
 	bool		readable = how == STORE_NOWAIT;
 	bool		briefly = false;
-	bool		waited = false;
+	bool		waited = how == STORE_NOWAIT;
 
-	if (!c->batch.active)
+	if (!batch->active)
 	{
-		cluster_batch_check_connections(c);
+		redis_check_connections(h);
 		return true;
 	}
 	for (;;)
@@ -349,67 +296,26 @@ redis_step_cluster(ClusterBatch *c, StoreStep how)
 		int			n;
 		bool		alone;
 
-		cluster_batch_process(c, readable, briefly);
-		briefly = false;
-		if (!c->batch.active)
+		redis_process(h, readable, briefly);
+		if (!batch->active)
 			return true;
-		n = cluster_batch_busy(c, busy);
-		alone = n == 1 && c->batch.left == 0;
-		if (alone && !waited && redis_may_wait_briefly(busy[0], how))
+		n = redis_busy(h, busy, &alone);
+		briefly = alone && !waited && busy[0]->conn.socket.can_wait &&
+			node_batch_awaits_reply(busy[0]);
+		readable = true;
+		if (briefly)
 		{
-			waited = readable = briefly = true;
+			waited = true;
 			continue;
 		}
-		cluster_batch_check_time(c, how == STORE_POLL);
-		if (!c->batch.active)
-			return true;
-		n = cluster_batch_busy(c, busy);
-		alone = n == 1 && c->batch.left == 0;
-		if (how == STORE_NOWAIT)
-			return false;
-		readable = true;
-		if (alone && how == STORE_WAIT)
-			readable = redis_wait_latch(busy[0]);
-		else
-			redis_wait_many(busy, n, cluster_batch_until(c), how);
-	}
-}
-
-/*
- * redis_step_masters --- the same at several masters, which are all asked
- */
-static bool
-redis_step_masters(QuorumBatch *q, StoreStep how)
-{
-	NodeBatch  *busy[LR_MAX_MASTERS];
-	bool		readable = how == STORE_NOWAIT;
-
-	if (!q->batch.active)
-	{
-		quorum_batch_check_connections(q);
-		return true;
-	}
-	for (;;)
-	{
-		quorum_batch_process(q, readable);
-		if (q->batch.active)
-			quorum_batch_check_time(q);
-		if (!q->batch.active)
+		redis_check_time(h, how);
+		if (!batch->active)
 			return true;
 		if (how == STORE_NOWAIT)
 			return false;
-		redis_wait_many(busy, quorum_batch_busy(q, busy), quorum_batch_until(q), how);
-		readable = true;
+		n = redis_busy(h, busy, &alone);
+		redis_wait(busy, n, redis_until(h), how);
 	}
-}
-
-static bool
-redis_step(StoreHandle *h, StoreStep how)
-{
-	if (redis_masters(h) != NULL)
-		return redis_step_masters(redis_masters(h), how);
-	return redis_cluster(h) != NULL ? redis_step_cluster(redis_cluster(h), how) :
-		redis_step_node(redis_node(h), how);
 }
 
 /* ----------
@@ -429,8 +335,11 @@ redis_open(const char *role)
 	(void) LR_WAIT_REPLY;
 
 	h->home = CLUSTER_NO_NODE;
-	node_batch_init(&h->node, NODE_REDIS, role, redis_is_patient(role),
-					redis_is_judge(role));
+	if (!node_batch_make(&h->node, NODE_REDIS, role, redis_is_patient(role),
+						 redis_is_judge(role)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
 	return (StoreHandle *) h;
 }
 
@@ -500,14 +409,14 @@ redis_batch_interests(const NodeBatch *b, StoreInterests *in)
 static void
 redis_interests(StoreHandle *h, StoreInterests *in)
 {
-	const NodeBatch *b = redis_node(h);
 	const ClusterBatch *c = redis_cluster(h);
 	const QuorumBatch *q = redis_masters(h);
 	int			most = in->n + STORE_MAX_INTERESTS;
 
+	if (q != NULL || redis_batch(h)->active)
+		store_wait_until(in, redis_until(h));
 	if (q != NULL)
 	{
-		store_wait_until(in, quorum_batch_until(q));
 		for (int i = 0; i < q->n; i++)
 			if (q->link[i] != NULL &&
 				(q->link[i]->node.batch.active || !q->batch.active))
@@ -515,19 +424,13 @@ redis_interests(StoreHandle *h, StoreInterests *in)
 	}
 	else if (c != NULL)
 	{
-		if (c->batch.active)
-			store_wait_until(in, cluster_batch_until(c));
 		for (int i = 0; i < NODE_MASTERS; i++)
 			if (c->link[i] != NULL && in->n < most &&
 				(c->link[i]->batch.active || !c->batch.active))
 				redis_batch_interests(c->link[i], in);
 	}
 	else
-	{
-		if (b->batch.active)
-			store_wait_until(in, node_batch_until(b));
-		redis_batch_interests(b, in);
-	}
+		redis_batch_interests(redis_node(h), in);
 }
 
 static bool
@@ -597,10 +500,7 @@ redis_reserve(StoreHandle *h, int n)
 static const StoreError *
 redis_error(StoreHandle *h)
 {
-	if (redis_masters(h) != NULL)
-		return &redis_masters(h)->batch.error;
-	return redis_cluster(h) != NULL ? &redis_cluster(h)->batch.error :
-		&redis_node(h)->batch.error;
+	return &redis_batch(h)->error;
 }
 
 static void

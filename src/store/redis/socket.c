@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * socket.c
- *	  The socket of a connection: its bytes, and the set that waits for it.
+ *	  The socket of a connection.
  *
- * Nothing in here raises.  Only redis_socket_recv_soon() waits, for BRIEFLY_MAX_MS at
- * most, and only redis_socket_watch() allocates.
+ * Nothing in here raises or allocates.  Only redis_socket_recv_soon() waits, for
+ * BRIEFLY_MAX_MS at most.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -62,6 +62,12 @@ redis_socket_init(RedisSocket *s)
 	s->fd = PGINVALID_SOCKET;
 }
 
+static void
+socket_set(pgsocket sock, int level, int option, int value)
+{
+	(void) setsockopt(sock, level, option, &value, sizeof(value));
+}
+
 /*
  * socket_set_options --- switch off delays, and notice dead peers
  *
@@ -70,39 +76,19 @@ redis_socket_init(RedisSocket *s)
 static void
 socket_set_options(pgsocket sock)
 {
-	int			on = 1;
-
-	(void) setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	(void) setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	socket_set(sock, IPPROTO_TCP, TCP_NODELAY, 1);
+	socket_set(sock, SOL_SOCKET, SO_KEEPALIVE, 1);
 #ifdef TCP_KEEPIDLE
-	{
-		int			idle = KEEPALIVE_IDLE_S;
-
-		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	}
+	socket_set(sock, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
 #endif
 #ifdef TCP_KEEPINTVL
-	{
-		int			interval = KEEPALIVE_INTERVAL_S;
-
-		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &interval,
-						  sizeof(interval));
-	}
+	socket_set(sock, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
 #endif
 #ifdef TCP_KEEPCNT
-	{
-		int			count = KEEPALIVE_COUNT;
-
-		(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-	}
+	socket_set(sock, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
 #endif
 #ifdef TCP_USER_TIMEOUT
-	{
-		unsigned int unacked = lr_connect_timeout + lr_command_timeout;
-
-		(void) setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked,
-						  sizeof(unacked));
-	}
+	socket_set(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, lr_connect_timeout + lr_command_timeout);
 #endif
 }
 
@@ -132,16 +118,13 @@ redis_socket_open(RedisSocket *s, int family)
 }
 
 /*
- * redis_socket_close --- close it, if it is open, and free the set that waits for it
+ * redis_socket_close --- close it, if it is open
  */
 void
 redis_socket_close(RedisSocket *s)
 {
 	if (s->fd == PGINVALID_SOCKET)
 		return;
-	if (s->set != NULL)
-		FreeWaitEventSet(s->set);
-	s->set = NULL;
 	closesocket(s->fd);
 	ReleaseExternalFD();
 	s->fd = PGINVALID_SOCKET;
@@ -269,60 +252,4 @@ redis_socket_unread(const RedisSocket *s)
 		return unread;
 #endif
 	return 0;
-}
-
-/* ----------
- * Watching
- * ----------
- */
-
-/*
- * socket_make_set --- a set with the latch, the postmaster and the socket; NULL if that
- * failed
- *
- * Creating a set can raise, for example when out of descriptors.  Catching the error is
- * safe, as only resources of our own are involved.
- */
-static WaitEventSet *
-socket_make_set(RedisSocket *s, uint32 events)
-{
-	MemoryContext context = CurrentMemoryContext;
-	WaitEventSet *volatile set = NULL;
-	volatile bool good = true;
-
-	PG_TRY();
-	{
-		set = LrCreateWaitEventSet(3);
-		AddWaitEventToSet(set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
-		if (IsUnderPostmaster)
-			AddWaitEventToSet(set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
-		s->position = AddWaitEventToSet(set, events, s->fd, NULL, NULL);
-	}
-	PG_CATCH();
-	{
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-		if (set != NULL)
-			FreeWaitEventSet(set);
-		good = false;
-	}
-	PG_END_TRY();
-	return good ? set : NULL;
-}
-
-/*
- * redis_socket_watch --- see conn.h
- *
- * A socket gets its set on first use, normally before anything but the handshake is
- * sent.
- */
-bool
-redis_socket_watch(RedisSocket *s, uint32 events)
-{
-	if (s->set == NULL)
-		s->set = socket_make_set(s, events);
-	else if (s->events != events)
-		ModifyWaitEvent(s->set, s->position, events, NULL);
-	s->events = events;
-	return s->set != NULL;
 }

@@ -63,14 +63,14 @@ static const struct
 };
 
 /*
- * url_malformed --- say what is wrong and where
+ * url_malformed --- say what is wrong and where; returns false, like all that parse a part
  */
-static RedisUrlVerdict
+static bool
 url_malformed(const UrlCursor *c, const char *where, const char *what)
 {
 	snprintf(c->error->detail, sizeof(c->error->detail),
 			 "%s at position %d.", what, (int) (where - c->base) + 1);
-	return REDIS_URL_MALFORMED;
+	return false;
 }
 
 static int
@@ -90,7 +90,7 @@ url_hex_value(char ch)
  *
  * "too_long" and "control" are the messages for these two errors.
  */
-static RedisUrlVerdict
+static bool
 url_decode(const UrlCursor *c, const char *from, const char *to,
 		   char *out, size_t size, const char *too_long, const char *control)
 {
@@ -117,7 +117,7 @@ url_decode(const UrlCursor *c, const char *from, const char *to,
 		out[n++] = (char) ch;
 	}
 	out[n] = '\0';
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
@@ -141,7 +141,7 @@ url_parse_number(const char *from, const char *to, int64 max)
 	return value;
 }
 
-static RedisUrlVerdict
+static bool
 url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
 {
 	int64		value = url_parse_number(from, to, INT_MAX);
@@ -149,7 +149,7 @@ url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
 	if (value < 0)
 		return url_malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
 	*db = (int) value;
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
@@ -164,7 +164,7 @@ url_is_word(char c)
 /*
  * url_parse_host --- a name or address without brackets around it
  */
-static RedisUrlVerdict
+static bool
 url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
 {
 	bool		only_digits = true;
@@ -190,13 +190,13 @@ url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *u
 	url->host_is_numeric = inet_pton(AF_INET, url->host, &v4) == 1;
 	if (only_digits && !url->host_is_numeric)
 		return url_malformed(c, from, "Invalid IPv4 address");
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
  * url_parse_host_port --- host[:port] or [v6][:port]
  */
-static RedisUrlVerdict
+static bool
 url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
 					int default_port, RedisUrl *url)
 {
@@ -232,7 +232,6 @@ url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
 	else
 	{
 		const char *colon = memchr(from, ':', to - from);
-		RedisUrlVerdict verdict;
 
 		if (colon != NULL)
 		{
@@ -240,9 +239,8 @@ url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
 				return url_malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
 			port = colon + 1;
 		}
-		verdict = url_parse_host(c, from, colon ? colon : to, url);
-		if (verdict != REDIS_URL_OK)
-			return verdict;
+		if (!url_parse_host(c, from, colon ? colon : to, url))
+			return false;
 	}
 
 	if (port != NULL)
@@ -253,42 +251,38 @@ url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
 			return url_malformed(c, port, "Invalid port (a number from 1 to 65535 is expected)");
 		url->port = (int) value;
 	}
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
  * url_parse_userinfo --- user, user:password or :password
  */
-static RedisUrlVerdict
+static bool
 url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
 				   RedisUrl *url)
 {
 	const char *colon = memchr(from, ':', to - from);
-	RedisUrlVerdict verdict;
 
 	if (from == to)
 		return url_malformed(c, from, "Empty user name");
-
-	verdict = url_decode(c, from, colon ? colon : to, url->user, sizeof(url->user),
-						 "User name too long (255 bytes at most)",
-						 "Control character in the user name");
-	if (verdict != REDIS_URL_OK || colon == NULL)
-		return verdict;
-
+	if (!url_decode(c, from, colon ? colon : to, url->user, sizeof(url->user),
+					"User name too long (255 bytes at most)",
+					"Control character in the user name"))
+		return false;
+	if (colon == NULL)
+		return true;
 	if (colon + 1 == to)
 		return url_malformed(c, to, "Empty password");
-	verdict = url_decode(c, colon + 1, to, url->password, sizeof(url->password),
-						 "Password too long (511 bytes at most)",
-						 "Control character in the password");
-	if (verdict == REDIS_URL_OK)
-		url->has_password = true;
-	return verdict;
+	url->has_password = url_decode(c, colon + 1, to, url->password, sizeof(url->password),
+								   "Password too long (511 bytes at most)",
+								   "Control character in the password");
+	return url->has_password;
 }
 
 /*
  * url_parse_list --- several hosts separated by commas: Sentinels, or nodes of a cluster
  */
-static RedisUrlVerdict
+static bool
 url_parse_list(const UrlCursor *c, const char *from, const char *to,
 			   UrlForm form, RedisUrl *url)
 {
@@ -298,8 +292,6 @@ url_parse_list(const UrlCursor *c, const char *from, const char *to,
 
 	do
 	{
-		RedisUrlVerdict verdict;
-
 		RedisHost  *host;
 
 		if (sentinels && url->nsentinels == LR_MAX_SENTINELS)
@@ -307,9 +299,8 @@ url_parse_list(const UrlCursor *c, const char *from, const char *to,
 		if (!sentinels && url->nseeds == LR_MAX_SEEDS)
 			return url_malformed(c, from, "Too many nodes (16 at most): one more");
 		comma = memchr(from, ',', to - from);
-		verdict = url_parse_host_port(c, from, comma ? comma : to, port, url);
-		if (verdict != REDIS_URL_OK)
-			return verdict;
+		if (!url_parse_host_port(c, from, comma ? comma : to, port, url))
+			return false;
 		host = sentinels ? &url->sentinel[url->nsentinels++] : &url->seed[url->nseeds++];
 		strlcpy(host->host, url->host, LR_HOST_MAX);
 		host->host_is_numeric = url->host_is_numeric;
@@ -319,18 +310,17 @@ url_parse_list(const UrlCursor *c, const char *from, const char *to,
 		url->port = 0;
 		from = comma + 1;
 	} while (comma != NULL);
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
  * url_parse_authority --- [userinfo@]host[:port], or a list of hosts
  */
-static RedisUrlVerdict
+static bool
 url_parse_authority(const UrlCursor *c, const char *from, const char *to,
 					UrlForm form, RedisUrl *url)
 {
 	const char *at = NULL;
-	RedisUrlVerdict verdict;
 
 	for (const char *p = from; p < to; p++)
 	{
@@ -339,9 +329,8 @@ url_parse_authority(const UrlCursor *c, const char *from, const char *to,
 	}
 	if (at != NULL)
 	{
-		verdict = url_parse_userinfo(c, from, at, url);
-		if (verdict != REDIS_URL_OK)
-			return verdict;
+		if (!url_parse_userinfo(c, from, at, url))
+			return false;
 		from = at + 1;
 	}
 
@@ -353,12 +342,11 @@ url_parse_authority(const UrlCursor *c, const char *from, const char *to,
 /*
  * url_parse_unix --- what follows unix://
  */
-static RedisUrlVerdict
+static bool
 url_parse_unix(const UrlCursor *c, RedisUrl *url)
 {
 	const char *query = memchr(c->at, '?', c->end - c->at);
 	const char *path_end = query ? query : c->end;
-	RedisUrlVerdict verdict;
 
 	if (c->at == path_end)
 		return url_malformed(c, c->at, "Empty socket path");
@@ -368,12 +356,12 @@ url_parse_unix(const UrlCursor *c, RedisUrl *url)
 		return url_malformed(c, c->at, "The socket path names no file");
 
 	url->scheme = REDIS_UNIX;
-	verdict = url_decode(c, c->at, path_end, url->path, sizeof(url->path),
-						 "Socket path too long (107 bytes at most)",
-						 "Control character in the socket path");
-	if (verdict != REDIS_URL_OK || query == NULL)
-		return verdict;
-
+	if (!url_decode(c, c->at, path_end, url->path, sizeof(url->path),
+					"Socket path too long (107 bytes at most)",
+					"Control character in the socket path"))
+		return false;
+	if (query == NULL)
+		return true;
 	if (c->end - query < 4 || strncmp(query, "?db=", 4) != 0)
 		return url_malformed(c, query + 1, "Unknown query parameter (only db is known)");
 	if (memchr(query, '&', c->end - query) != NULL)
@@ -385,12 +373,11 @@ url_parse_unix(const UrlCursor *c, RedisUrl *url)
 /*
  * url_parse_tcp --- what follows the scheme of a URL with hosts
  */
-static RedisUrlVerdict
+static bool
 url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 {
 	const char *path = c->at;
 	const char *db;
-	RedisUrlVerdict verdict;
 
 	for (const char *p = c->at; p < c->end; p++)
 	{
@@ -404,9 +391,8 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 
 	url->scheme = REDIS_TCP;
 	url->tls = tls;
-	verdict = url_parse_authority(c, c->at, path, form, url);
-	if (verdict != REDIS_URL_OK)
-		return verdict;
+	if (!url_parse_authority(c, c->at, path, form, url))
+		return false;
 
 	db = path;
 	if (form == FORM_SENTINEL)
@@ -427,7 +413,7 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 
 	/* Nothing, a lone slash, or a slash and the database. */
 	if (db == c->end || db + 1 == c->end)
-		return REDIS_URL_OK;
+		return true;
 	if (form == FORM_CLUSTER)
 		return url_malformed(c, db + 1, "A cluster has no database numbers: unexpected text");
 	return url_parse_db(c, db + 1, c->end, &url->db);
@@ -436,23 +422,16 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 /*
  * url_parse_one --- one URL of the list
  */
-static RedisUrlVerdict
+static bool
 url_parse_one(UrlCursor *c, RedisUrl *url)
 {
-	const char *scheme_end = NULL;
-	RedisUrlVerdict verdict;
+	const char *scheme_end = c->at;
 
 	memset(url, 0, sizeof(*url));
 
-	for (const char *p = c->at; p + 3 <= c->end; p++)
-	{
-		if (strncmp(p, "://", 3) == 0)
-		{
-			scheme_end = p;
-			break;
-		}
-	}
-	if (scheme_end == NULL || scheme_end == c->at)
+	while (scheme_end + 3 <= c->end && strncmp(scheme_end, "://", 3) != 0)
+		scheme_end++;
+	if (scheme_end + 3 > c->end || scheme_end == c->at)
 		return url_malformed(c, c->at, "Missing scheme (redis://, rediss:// or unix:// is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
@@ -464,12 +443,8 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 			continue;
 
 		c->at = scheme_end + 3;
-		if (url_forms[i].form == FORM_UNIX)
-			verdict = url_parse_unix(c, url);
-		else
-			verdict = url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
-
-		return verdict;
+		return url_forms[i].form == FORM_UNIX ? url_parse_unix(c, url) :
+			url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
 	}
 	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
 }
@@ -505,7 +480,7 @@ url_is_same_server(const RedisUrl *a, const RedisUrl *b)
 /*
  * url_check_member --- may the last of these URLs be in a list?
  */
-static RedisUrlVerdict
+static bool
 url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, int n)
 {
 	const RedisUrl *last = &urls[n - 1];
@@ -515,13 +490,13 @@ url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, in
 	for (int i = 0; i < n - 1; i++)
 		if (url_is_same_server(&urls[i], last))
 			return url_malformed(c, start, "The same server twice: again");
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
  * url_parse_all --- all URLs, separated by single spaces
  */
-static RedisUrlVerdict
+static bool
 url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
 {
 	const char *text = c->base;
@@ -531,28 +506,25 @@ url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
 	for (const char *start = text; start != NULL;)
 	{
 		const char *space = strchr(start, ' ');
-		RedisUrlVerdict verdict;
 
 		if (*nurls == LR_MAX_MASTERS)
 			return url_malformed(c, start, "Too many URLs (9 at most): one more");
 		c->at = start;
 		c->end = space ? space : text + strlen(text);
-		verdict = url_parse_one(c, &urls[(*nurls)++]);
-		if (verdict == REDIS_URL_OK && is_list)
-			verdict = url_check_member(c, start, urls, *nurls);
-		if (verdict != REDIS_URL_OK)
-			return verdict;
+		if (!url_parse_one(c, &urls[(*nurls)++]) ||
+			(is_list && !url_check_member(c, start, urls, *nurls)))
+			return false;
 		if (space == NULL && is_list && *nurls < LR_MIN_MASTERS)
 			return url_malformed(c, start, "Too few URLs (one, or 3 to 9 independent masters): the last one");
 		start = space ? space + 1 : NULL;
 	}
-	return REDIS_URL_OK;
+	return true;
 }
 
 /*
  * redis_url_parse --- parse the value of lockredis.url
  */
-RedisUrlVerdict
+bool
 redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *error)
 {
 	UrlCursor	c = {text, text, text + strlen(text), error};
@@ -563,7 +535,7 @@ redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *err
 	if (*text == '\0')
 	{
 		strlcpy(error->detail, "The URL is empty.", sizeof(error->detail));
-		return REDIS_URL_MALFORMED;
+		return false;
 	}
 
 	for (const char *p = text; *p; p++)

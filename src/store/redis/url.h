@@ -79,12 +79,6 @@ typedef struct RedisUrl
 	RedisHost	seed[LR_MAX_SEEDS];
 } RedisUrl;
 
-typedef enum RedisUrlVerdict
-{
-	REDIS_URL_OK,
-	REDIS_URL_MALFORMED
-} RedisUrlVerdict;
-
 typedef struct RedisUrlError
 {
 	char		detail[256];	/* a sentence saying what is wrong and where;
@@ -120,9 +114,8 @@ extern bool redis_host_is_numeric(const char *host);
 
 /*
  * Parse lockredis.url into urls[], which has room for LR_MAX_MASTERS, and set *nurls.
- * Both are valid only if the result is REDIS_URL_OK, and *error only if it is not.
+ * Both are valid only if the result is true, and *error only if it is false.
  */
-extern RedisUrlVerdict redis_url_parse(const char *text, RedisUrl *urls, int *nurls,
-									   RedisUrlError *error);
+extern bool redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *error);
 
 #endif							/* LR_REDIS_URL_H */
