@@ -34,6 +34,13 @@
 
 #define RECEIVE_CHUNK		16384
 
+/* First byte of an answer by a server that expects TLS. */
+#define TLS_ALERT			0x15
+#define TLS_HANDSHAKE		0x16
+
+static const char *const tls_port_hint =
+gettext_noop("If the node expects TLS on this port, write rediss:// in lockredis.url.");
+
 /* How often to check whether the host name has been resolved. */
 #define RESOLVE_POLL		(50 * LR_US_PER_MS)
 
@@ -161,24 +168,32 @@ redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 static void
 conn_lost(RedisConn *c, int error)
 {
+	bool		tls = c->target->tls;
+
 	if (c->state == CONN_HANDSHAKE)
 		redis_target_want_addresses(c->target, WANT_REACHABLE);
 	if (c->tls.error != 0)
 	{
 		redis_tls_explain(&c->tls, &c->failure);
+		redis_conn_close(c);
 		c->garbled = true;
 	}
+	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0 &&
+			 redis_target_has_answered(c->target))
+		redis_conn_fail(c, ERRCODE_STORE_FAILED,
+						"The node closed the connection before it answered.");
 	else if (c->state == CONN_HANDSHAKE && c->in.first_byte == 0)
-		redis_failure_no_answer(&c->failure, c->target->tls,
-								redis_target_has_answered(c->target));
+	{
+		redis_conn_fail(c, ERRCODE_STORE_FAILED,
+						"The node closed the connection without an answer: it may %sbe no Redis server.",
+						tls ? "" : "expect TLS, or ");
+		c->failure.error.hint = tls ? NULL : tls_port_hint;
+	}
 	else if (error == 0)
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
-						  "The node closed the connection.");
+		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node closed the connection.");
 	else
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
-						  "The connection to the node was lost: %s.",
-						  strerror(error));
-	redis_conn_close(c);
+		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The connection to the node was lost: %s.",
+						strerror(error));
 }
 
 bool
@@ -267,13 +282,24 @@ redis_conn_flush(RedisConn *c)
 
 /*
  * conn_garbled --- the peer does not speak Redis's protocol
+ *
+ * The first byte that it sent shows what it may be.
  */
 static void
 conn_garbled(RedisConn *c)
 {
+	unsigned char first = c->in.understood ? 0 : c->in.first_byte;
+	bool		tls = first == TLS_ALERT || first == TLS_HANDSHAKE;
+	const char *seems = "";
+
+	if (first == 'H' || first == '<')
+		seems = ": it seems to be an HTTP server";
+	else if (tls)
+		seems = ": it seems to expect TLS";
 	redis_target_want_addresses(c->target, WANT_REACHABLE);
-	redis_failure_not_redis(&c->failure, c->in.understood ? 0 : c->in.first_byte);
-	redis_conn_close(c);
+	redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node's answer is not in Redis's protocol%s.",
+					seems);
+	c->failure.error.hint = tls ? tls_port_hint : NULL;
 	c->garbled = true;
 }
 

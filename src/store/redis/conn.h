@@ -178,14 +178,6 @@ extern StepResult redis_failure_set(RedisFailure *f, StoreOutcome outcome,
 									const char *format,...) pg_attribute_printf(5, 6);
 
 /*
- * The node has closed the connection without an answer; "known": it has answered before.
- */
-extern void redis_failure_no_answer(RedisFailure *f, bool tls, bool known);
-
-/* The peer does not speak Redis's protocol; "first" is the first byte it sent, or 0. */
-extern void redis_failure_not_redis(RedisFailure *f, unsigned char first);
-
-/*
  * Returns what an error reply means, and its text, fit to be shown.  "user" is the name
  * that we are connected as, which is removed from the text.
  */
@@ -204,9 +196,8 @@ extern const char *redis_words_hint(const char *words);
 /* Would the node answer this to every request? */
 extern bool redis_words_concern_all(const char *words);
 
-/* Hints: a right is missing; the port expects TLS. */
+/* The hint that a right is missing. */
 extern const char *const redis_rights_hint;
-extern const char *const redis_tls_port_hint;
 
 /* ----------
  * socket.c: The socket of a connection.

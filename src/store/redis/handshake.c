@@ -377,32 +377,10 @@ redis_facts_have_shards(const RedisFacts *facts)
 }
 
 /*
- * replica_field --- find a field of a line about a replica: "ip=...,port=...,state=..."
- */
-static void
-replica_field(const char *line, const char *field, char *out, size_t size)
-{
-	size_t		len = strlen(field);
-
-	out[0] = '\0';
-	while (*line != '\0' && *line != '\r' && *line != '\n')
-	{
-		size_t		n = strcspn(line, ",\r\n");
-
-		if (n > len && strncmp(line, field, len) == 0 && line[len] == '=')
-		{
-			strlcpy(out, line + len + 1, Min(size, n - len));
-			redis_words_clean(out);
-			return;
-		}
-		line += line[n] == ',' ? n + 1 : n;
-	}
-}
-
-/*
  * redis_replicas_read --- see conn.h
  *
- * There is a line "slave0:..." for each.  Replicas of a replica are not of interest.
+ * There is a line "slave0:ip=...,port=...,state=...,..." for each.  Replicas of a replica
+ * are not of interest.
  */
 void
 redis_replicas_read(const char *info)
@@ -414,22 +392,17 @@ redis_replicas_read(const char *info)
 		return;
 	for (const char *line = info; line != NULL && strcmp(role, "master") == 0;)
 	{
-		size_t		digits = strncmp(line, "slave", 5) == 0 ?
-			strspn(line + 5, "0123456789") : 0;
+		char		host[96];
+		char		port[16];
+		char		state[16];
+		char		address[128];
 
-		if (digits > 0 && line[5 + digits] == ':')
+		if (sscanf(line, "slave%*[0-9]:ip=%95[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
+				   host, port, state) == 3)
 		{
-			const char *fields = line + 5 + digits + 1;
-			char		host[96];
-			char		port[16];
-			char		state[16];
-			char		address[128];
-
-			replica_field(fields, "ip", host, sizeof(host));
-			replica_field(fields, "port", port, sizeof(port));
-			replica_field(fields, "state", state, sizeof(state));
 			snprintf(address, sizeof(address),
 					 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+			redis_words_clean(address);
 			node_set_replica(n++, address, strcmp(state, "online") == 0);
 		}
 		line = strchr(line, '\n');

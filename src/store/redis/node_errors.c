@@ -19,13 +19,6 @@
 const char *const redis_rights_hint =
 gettext_noop("The user of Redis lacks a right: the command ACL LOG shows there which one, and docs/acl.md lists those that are needed.");
 
-const char *const redis_tls_port_hint =
-gettext_noop("If the node expects TLS on this port, write rediss:// in lockredis.url.");
-
-/* First byte of an answer by a server that expects TLS. */
-#define TLS_ALERT			0x15
-#define TLS_HANDSHAKE		0x16
-
 /*
  * Replies that deny access to this user.  The last ones are about a command in a script.
  */
@@ -61,36 +54,6 @@ redis_failure_set(RedisFailure *f, StoreOutcome outcome, int sqlstate,
 	vsnprintf(f->error.detail, sizeof(f->error.detail), format, args);
 	va_end(args);
 	return STEP_FAILED;
-}
-
-void
-redis_failure_no_answer(RedisFailure *f, bool tls, bool known)
-{
-	if (known)
-		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
-						  "The node closed the connection before it answered.");
-	else
-		redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED,
-						  tls ? NULL : redis_tls_port_hint,
-						  "The node closed the connection without an answer: it may %sbe no Redis server.",
-						  tls ? "" : "expect TLS, or ");
-}
-
-void
-redis_failure_not_redis(RedisFailure *f, unsigned char first)
-{
-	const char *seems = "";
-	const char *hint = NULL;
-
-	if (first == 'H' || first == '<')
-		seems = ": it seems to be an HTTP server";
-	else if (first == TLS_ALERT || first == TLS_HANDSHAKE)
-	{
-		seems = ": it seems to expect TLS";
-		hint = redis_tls_port_hint;
-	}
-	redis_failure_set(f, STORE_DOWN, ERRCODE_STORE_FAILED, hint,
-					  "The node's answer is not in Redis's protocol%s.", seems);
 }
 
 /*

@@ -18,6 +18,12 @@
 #include "store/nodes.h"
 #include "store/redis/conn.h"
 
+static void
+target_copy(char *out, const char *setting, size_t size)
+{
+	strlcpy(out, setting != NULL ? setting : "", size);
+}
+
 /*
  * target_begin --- set what all kinds of targets have in common
  */
@@ -34,8 +40,8 @@ target_begin(RedisTarget *t, NodeId node)
 	t->place = lr_place;
 	t->url = *lr_redis_url;
 	t->tls = t->url.tls;
-	if (lr_tls_server_name != NULL)
-		strlcpy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
+	target_copy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
+	target_copy(t->password_file, lr_password_file, sizeof(t->password_file));
 }
 
 static void
@@ -60,8 +66,8 @@ target_set_voter(RedisTarget *t, int number)
 	if (number < lr_nmasters)
 		t->url = lr_redis_url[number];
 	t->tls = t->url.tls;
-	if (!t->url.has_password && lr_password_file != NULL)
-		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
+	if (t->url.has_password)
+		t->password_file[0] = '\0';
 }
 
 /*
@@ -107,8 +113,6 @@ redis_target_set(RedisTarget *t, NodeId node)
 		t->topology = master.epoch;
 		target_set_host(t, &master.at);
 	}
-	if (lr_password_file != NULL)
-		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
 }
 
 void
@@ -117,8 +121,6 @@ redis_target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
 	target_begin(t, NODE_REDIS);
 	t->kind = kind;
 	target_set_host(t, at);
-	if (lr_password_file != NULL)
-		strlcpy(t->password_file, lr_password_file, sizeof(t->password_file));
 }
 
 /*
@@ -134,14 +136,10 @@ redis_target_set_sentinel(RedisTarget *t, int number)
 	t->kind = TARGET_SENTINEL;
 	target_set_host(t, &t->url.sentinel[number]);
 	t->url.db = 0;
-	explicit_bzero(t->url.user, sizeof(t->url.user));
 	explicit_bzero(t->url.password, sizeof(t->url.password));
 	t->url.has_password = false;
-	if (lr_sentinel_user != NULL)
-		strlcpy(t->url.user, lr_sentinel_user, sizeof(t->url.user));
-	if (lr_sentinel_password_file != NULL)
-		strlcpy(t->password_file, lr_sentinel_password_file,
-				sizeof(t->password_file));
+	target_copy(t->url.user, lr_sentinel_user, sizeof(t->url.user));
+	target_copy(t->password_file, lr_sentinel_password_file, sizeof(t->password_file));
 }
 
 /*

@@ -1000,21 +1000,10 @@ static TimestampTz
 certificate_expires(const X509 *cert)
 {
 	struct tm	end;
-	struct pg_tm pg_end = {0};
-	int			zone = 0;
-	TimestampTz expires;
 
 	if (cert == NULL || ASN1_TIME_to_tm(X509_get0_notAfter(cert), &end) != 1)
 		return DT_NOEND;
-	pg_end.tm_year = end.tm_year + 1900;
-	pg_end.tm_mon = end.tm_mon + 1;
-	pg_end.tm_mday = end.tm_mday;
-	pg_end.tm_hour = end.tm_hour;
-	pg_end.tm_min = end.tm_min;
-	pg_end.tm_sec = end.tm_sec;
-	if (tm2timestamp(&pg_end, 0, &zone, &expires) != 0)
-		return DT_NOEND;
-	return expires;
+	return time_t_to_timestamptz(timegm(&end));
 }
 
 /*
