@@ -24,12 +24,6 @@
 /* Room for a type byte, a 64-bit number and the end of the line. */
 #define HEADER_MAX			24
 
-#define EMPTY_TEXT			"$0\r\n\r\n"
-#define EMPTY_TEXT_LEN		6
-
-/* Digits of a number that cannot overflow an int64. */
-#define RESP_DIGITS			18
-
 /* ----------
  * Requests
  * ----------
@@ -353,7 +347,6 @@ resp_in_open(RespIn *in)
 {
 	in->understood = false;
 	in->first_byte = 0;
-	in->simple_len = 0;
 	in->depth = RESP_DEPTH;
 	in->unfinished = 0;
 	in->reader = redisReaderCreateWithFunctions(&resp_callbacks);
@@ -372,107 +365,21 @@ resp_in_close(RespIn *in)
 }
 
 /*
- * resp_read_number --- read digits up to the end of the line; NULL if it is something
- * else
- */
-static const char *
-resp_read_number(const char *p, const char *end, int64 *value)
-{
-	const char *first;
-	bool		negative = p < end && *p == '-';
-	int64		n = 0;
-
-	p += negative;
-	for (first = p; p < end && p - first < RESP_DIGITS && *p >= '0' && *p <= '9'; p++)
-		n = n * 10 + (*p - '0');
-	if (p == first || end - p < 2 || p[0] != '\r' || p[1] != '\n')
-		return NULL;
-	*value = negative ? -n : n;
-	return p + 2;
-}
-
-/*
- * resp_take_simple --- if this is exactly one reply, a number or an array of numbers and
- * empty strings, put it into values
- *
- * Replies to acquiring and releasing a lock are like that. hiredis, made for any reply
- * in any pieces, takes ten times as long for them.
- */
-static bool
-resp_take_simple(RespIn *in, const char *data, size_t len)
-{
-	const char *p = data;
-	const char *end = data + len;
-	RedisValue *v = in->values;
-	int64		left = 1;
-
-	if (*p == '*')
-	{
-		p = resp_read_number(p + 1, end, &left);
-		if (p == NULL || left < 1 || left > RESP_MAX_ELEMENTS)
-			return false;
-		*v++ = (RedisValue) {.type = REDIS_REPLY_ARRAY,.elements = (int) left,.str = ""};
-	}
-	for (; left > 0; left--, v++)
-	{
-		if (v > in->values && end - p >= EMPTY_TEXT_LEN &&
-			memcmp(p, EMPTY_TEXT, EMPTY_TEXT_LEN) == 0)
-		{
-			*v = (RedisValue) {.type = REDIS_REPLY_STRING,.str = ""};
-			p += EMPTY_TEXT_LEN;
-			continue;
-		}
-		*v = (RedisValue) {.type = REDIS_REPLY_INTEGER,.str = ""};
-		if (p == end || *p != ':' || (p = resp_read_number(p + 1, end, &v->integer)) == NULL)
-			return false;
-	}
-	in->nvalues = v - in->values;
-	in->text_used = 0;
-	return p == end;
-}
-
-/*
- * resp_give --- hand data to hiredis; false if it cannot be stored
- */
-static bool
-resp_give(RespIn *in, const char *data, size_t len)
-{
-	in->unfinished += len;
-	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
-}
-
-/*
  * resp_in_feed --- data has been received; false if it cannot be stored
- *
- * A simple reply that nobody has taken before more data comes goes to hiredis, too,
- * ahead of that data.
  */
 bool
 resp_in_feed(RespIn *in, const char *data, size_t len)
 {
-	int			before = in->simple_len;
-
 	if (!in->understood && in->first_byte == 0)
 		in->first_byte = (unsigned char) data[0];
-	in->simple_len = 0;
-	if (before > 0 && !resp_give(in, in->simple, before))
-		return false;
-
-	/* Unless hiredis is in the middle of a reply. */
-	if (len <= RESP_SIMPLE_MAX && in->reader->ridx < 0 &&
-		in->reader->pos == in->reader->len && resp_take_simple(in, data, len))
-	{
-		memcpy(in->simple, data, len);
-		in->simple_len = (int) len;
-		return true;
-	}
-	return resp_give(in, data, len);
+	in->unfinished += len;
+	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
 }
 
 bool
 resp_in_has_more(const RespIn *in)
 {
-	return in->simple_len > 0 || in->reader->len > in->reader->pos;
+	return in->reader->len > in->reader->pos;
 }
 
 /*
@@ -486,12 +393,6 @@ resp_in_parse(RespIn *in)
 {
 	void	   *reply = NULL;
 
-	if (in->simple_len > 0)
-	{
-		in->simple_len = 0;
-		in->understood = true;
-		return RESP_REPLY;
-	}
 	if (redisReaderGetReply(in->reader, &reply) != REDIS_OK)
 		return RESP_GARBLED;
 	if (reply == NULL)

@@ -24,8 +24,8 @@
  * resp.c: Redis's protocol: encodes requests, parses replies.
  *
  * It works in memory only.  A request is appended to one buffer, which is grown by
- * realloc() so that running out of memory does not raise. hiredis parses all replies but
- * the simplest.  A reply is copied into buffers of fixed size, so that nothing has to be
+ * realloc() so that running out of memory does not raise. hiredis parses the replies.
+ * A reply is copied into buffers of fixed size, so that nothing has to be
  * freed on any path.
  *
  * Replies are bounded whatever the server sends: in bytes, which bounds the memory and
@@ -42,7 +42,6 @@
 /* Levels of nested arrays.  The reply to HELLO has modules, and those have arguments. */
 #define RESP_DEPTH			1
 #define RESP_HELLO_DEPTH	4
-#define RESP_SIMPLE_MAX		64	/* longest reply that is read without hiredis */
 
 /* Encode no more requests while so many bytes wait to be sent. */
 #define RESP_HIGH_WATER		65536
@@ -76,9 +75,6 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* first byte received before that; 0 = none yet */
-	int			simple_len;		/* length of a reply that is in values and that
-								 * hiredis has not seen; its bytes: */
-	char		simple[RESP_SIMPLE_MAX];
 	int			depth;			/* allowed levels of arrays; of an inner array
 								 * only its presence is recorded */
 	size_t		unfinished;		/* bytes since the end of the last reply */

@@ -3,9 +3,8 @@
  * resp.c
  *	  Target "resp": bytes of a connection.
  *
- * They are the same replies in whatever pieces they come: all at once, where a simple reply
- * is read without hiredis, or cut anywhere.  What ends with bytes that are no reply may end
- * a reply earlier in one of them.
+ * They are the same replies in whatever pieces they come: all at once, or cut anywhere.  What
+ * ends with bytes that are no reply may end a reply earlier in one of them.
  *
  * Copyright (c) 2026, lockredis contributors
  *
