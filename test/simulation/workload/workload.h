@@ -19,7 +19,7 @@
 
 #include "../../../src/locktable/locktable.h"
 #include "../../../src/session/session.h"
-#include "../../../src/store/batch.h"
+#include "../../../src/store/store.h"
 
 extern void session_main(int slot);
 
