@@ -286,7 +286,7 @@ typedef struct LrLosses
 	pg_atomic_uint32 n;			/* in the ring */
 	pg_atomic_uint64 left_out;	/* neither logged nor counted in the log yet */
 	LossRecord	ring[LT_LOSSES];
-}			LrLosses;
+} LrLosses;
 
 typedef struct LrTable
 {
