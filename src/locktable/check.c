@@ -730,15 +730,14 @@ lt_check_transaction_end(void)
 void
 lt_check_session_end(void)
 {
-	WakeList	nobody = WAKE_NOBODY;
-
 	check_insist(check_own(true), "at the end of a session");
 	for (int p = 0; p < LT_PARTITIONS; p++)
 	{
 		LWLock	   *lock = lt_partition(p);
 
 		LWLockAcquire(lock, LW_SHARED);
-		lt_unlock(lock, &nobody);	/* which checks it */
+		lt_check_change(lock);
+		LWLockRelease(lock);
 	}
 }
 

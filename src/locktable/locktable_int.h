@@ -209,7 +209,7 @@ typedef struct LrWait
 	uint64		named;			/* owner of a lock here that its last request named
 								 * (StoreOp.here); 0 = none */
 	uint64		told_as;		/* placed: it is notified of its turn by this owner, */
-	LrIndex		told_next;		/* next session in the same bucket of places.c, */
+	LrIndex		told_next;		/* next session in the same bucket of lt_told, */
 	SubscriptionState told;		/* the subscription for that, */
 	int64		told_at;		/* and when it was notified: lr_now() time; 0 = it was
 								 * not, or has asked since */
@@ -294,7 +294,7 @@ typedef struct LrTable
 	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
 	int			nsessions;
 	int			nblocks;
-	int			ntold;			/* buckets of places.c, a power of two */
+	int			ntold;			/* buckets of lt_told, a power of two */
 	slock_t		told_mutex;
 	LrPool		key_pool;
 	LrPool		hold_pool;
@@ -428,6 +428,10 @@ extern bool lt_take_row(void);
 extern void lt_free_rows(int n);
 extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
+extern int64 lt_handed_lease_ms(const LrHold *h);
+extern bool lt_has_ordered_hold(const LrKey *key);
+extern void lt_tell_as(LrIndex session, uint64 owner);
+extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
 /* due_times.c: what is where; partition lock held. */
 extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
@@ -516,7 +520,6 @@ extern void lt_wait_on(LrIndex session, bool first);
 extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* places.c; partition lock held. */
-extern int64 lt_handed_lease_ms(const LrHold *h);
 extern bool lt_has_enough_left(int64 lease_ms, int64 left);
 extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
 extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
@@ -527,16 +530,13 @@ extern void lt_stand(LrKey *key, LrWait *w, LrStanding standing);
 extern bool lt_has_placeless(const LrKey *key);
 extern void lt_join_line(LrKey *key, LrIndex session);
 extern void lt_line_up(LrKey *key, WakeList *wakes);
-extern bool lt_has_ordered_hold(const LrKey *key);
 extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
 extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);
 extern bool lt_holds_up_line(const LrWait *w, int64 now);
 extern void lt_count_off(LrIndex session, WakeList *wakes);
-extern void lt_tell_as(LrIndex session, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
-extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
 /* turn.c; partition lock held. */
 extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);

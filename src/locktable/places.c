@@ -51,27 +51,6 @@
  */
 
 /*
- * lt_handed_lease_ms --- the lease of a hold if all its scopes are renewed, else 0
- */
-int64
-lt_handed_lease_ms(const LrHold *h)
-{
-	int64		lease_ms = 0;
-
-	if (h->state == HOLD_HANDED)
-		return lt_wait_of(h->session)->terms.lease_ms;
-	for (int i = 0; i < SCOPE_COUNT; i++)
-	{
-		if (h->scope[i].count == 0)
-			continue;
-		if (!h->scope[i].renewed)
-			return 0;
-		lease_ms = Max(lease_ms, h->scope[i].lease_ms);
-	}
-	return lease_ms;
-}
-
-/*
  * lt_has_enough_left --- is more of the lease left than a commit needs?
  */
 bool
@@ -112,68 +91,6 @@ lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
 			lt_fits(i, now, w))
 			return i;
 	return LR_NONE;
-}
-
-/* ----------
- * Which session is notified by which owner
- *
- * A message must find one of thousands, which may all wait for one key, without a look
- * at each.  Owners are numbers in a row, so few share a bucket.
- * ----------
- */
-
-static LrIndex *
-place_bucket(uint64 owner)
-{
-	return &lt_told[owner & (uint64) (lt_table->ntold - 1)];
-}
-
-/*
- * lt_tell_as --- that owner is notified of the session's turn from now on; 0: none is
- */
-void
-lt_tell_as(LrIndex session, uint64 owner)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->told_as == owner)
-		return;
-	SpinLockAcquire(&lt_table->told_mutex);
-	if (w->told_as != 0)
-	{
-		LrIndex    *link = place_bucket(w->told_as);
-
-		while (*link != session)
-			link = &lt_wait_of(*link)->told_next;
-		*link = w->told_next;
-	}
-	w->told_as = owner;
-	if (owner != 0)
-	{
-		w->told_next = *place_bucket(owner);
-		*place_bucket(owner) = session;
-	}
-	SpinLockRelease(&lt_table->told_mutex);
-	w->told = SUB_NONE;
-}
-
-/*
- * lt_find_place --- the session that is notified as that owner; LR_NONE: there is none
- *
- * If it waits for another key, it cannot change to this one meanwhile, which is locked.
- */
-LrIndex
-lt_find_place(const LrKey *key, uint64 owner)
-{
-	LrIndex		session;
-
-	SpinLockAcquire(&lt_table->told_mutex);
-	session = *place_bucket(owner);
-	while (session != LR_NONE && lt_wait_of(session)->told_as != owner)
-		session = lt_wait_of(session)->told_next;
-	SpinLockRelease(&lt_table->told_mutex);
-	return session != LR_NONE && &lt_keys[lt_wait_of(session)->key] == key ?
-		session : LR_NONE;
 }
 
 /* ----------
@@ -311,19 +228,6 @@ lt_line_up(LrKey *key, WakeList *wakes)
 			lt_join_line(key, i);
 	}
 	line_begin(key->place_head, wakes);
-}
-
-/*
- * lt_has_ordered_hold --- may a session here pass the lock on in the order of the store?
- */
-bool
-lt_has_ordered_hold(const LrKey *key)
-{
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
-			lr_kind(lt_holds[i].kind)->placed && !lr_kind(lt_holds[i].kind)->passing)
-			return true;
-	return false;
 }
 
 /*
