@@ -143,13 +143,16 @@ in_order('stopped', 'stopped', $three);
 #	A releases: the lock is B's, which does not know yet
 #	B reads the answer
 #
-# What "$session" asks for $key is held, and A gives the lock back.
+# What "$session" asks for $key is held, and A gives the lock back.  C comes behind it, perhaps,
+# before that: it is passed the lock when B has had no answer for a second.
 sub hand_early
 {
 	my ($key, $session, %rule) = @_;
+	my $behind = delete $rule{behind};
 
 	$one->query("SELECT redis_fair_lock('$key')");
 	ask_held($key, $session, %rule);
+	wait_here($behind, $key) if $behind;
 	$one->query_is("SELECT redis_unlock('$key')", 't');
 	return;
 }
@@ -189,8 +192,7 @@ in_order('behind', 'behind X', $x, $two);
 
 # It gives up: the next one has it, and is woken, although one that waits for a plain lock is,
 # too.
-hand_early('gives up', $two);
-wait_here($three, 'gives up');
+hand_early('gives up', $two, behind => $three);
 my $waits = $near->lock_stat('waits');
 $five->start("SELECT redis_lock('gives up')");
 poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
@@ -207,8 +209,9 @@ in_order('gives up', 'gives up', $five);
 foreach my $way ('request', 'reply')
 {
 	hand_early("no answer, $way", $two,
-		$way eq 'request' ? (on => 'request', match => "no answer, $way") : ());
-	wait_here($three, "no answer, $way") if $way eq 'reply';
+		$way eq 'request' ?
+		  (on => 'request', match => "no answer, $way") :
+		  (behind => $three));
 	$proxy->reset_all;
 	$two->wait($soon)->fails('58030', qr/./, "without an answer, $way");
 	$proxy->clear;
@@ -216,8 +219,7 @@ foreach my $way ('request', 'reply')
 }
 
 # For more than a second: it is the last.
-hand_early('slow answer', $two);
-wait_here($three, 'slow answer');
+hand_early('slow answer', $two, behind => $three);
 is($three->wait($soon)->error, undef, 'passed on after a second');
 $proxy->let_go;
 ok($two->is_running, 'who had no answer waits on');
