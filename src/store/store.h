@@ -203,8 +203,8 @@ typedef struct StoreError
 typedef enum StoreStep
 {
 	STORE_NOWAIT,				/* do what is possible now, and return */
-	STORE_WAIT,					/* wait with the latch, interruptible */
-	STORE_POLL					/* wait without the latch, raise nothing */
+	STORE_WAIT,					/* wait, interruptible */
+	STORE_POLL					/* wait, raise nothing */
 } StoreStep;
 
 /* A socket that an event loop of the caller has to watch. */

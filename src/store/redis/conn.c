@@ -346,7 +346,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 	}
 	if (!resp_in_feed(&c->in, buf, n))
 	{
-		conn_garbled(c);
+		redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
 		return REDIS_READ_LOST;
 	}
 	return n == sizeof(buf) || redis_conn_has_more(c) ? REDIS_READ_FULL : REDIS_READ_SOME;

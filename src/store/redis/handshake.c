@@ -392,12 +392,14 @@ redis_replicas_read(const char *info)
 		return;
 	for (const char *line = info; line != NULL && strcmp(role, "master") == 0;)
 	{
-		char		host[96];
+		char		host[LR_HOST_MAX];
 		char		port[16];
 		char		state[16];
-		char		address[128];
+		char		address[LR_HOST_MAX + 20];
 
-		if (sscanf(line, "slave%*[0-9]:ip=%95[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
+		/* sscanf() looks for the end of the text first. */
+		if (strncmp(line, "slave", 5) == 0 &&
+			sscanf(line, "slave%*[0-9]:ip=%255[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
 				   host, port, state) == 3)
 		{
 			snprintf(address, sizeof(address),

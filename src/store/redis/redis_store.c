@@ -226,10 +226,10 @@ redis_busy(StoreHandle *h, NodeBatch **busy, bool *alone)
 /*
  * redis_wait --- wait for some nodes, or for the map of the cluster
  *
- * This does not wait for the latch, because no answer sets it.  A signal ends poll();
- * one that came just before it is noticed after WAIT_SLICE.  The latch is only checked
- * if poll() found nothing to read; until then it stays set, which does no harm as
- * nothing here waits for it.
+ * This does not wait for the latch, because no answer sets it.  A signal ends poll(), and
+ * one that came before, while recv() waited for example, has set the latch, so poll() does
+ * not wait then.  One that comes just before poll() is noticed after WAIT_SLICE.  The latch
+ * is only reset if poll() found nothing to read.
  *
  * A single node is read from in any case: a reply may have come while this process was
  * stopped, and the time may be over now.
@@ -254,6 +254,8 @@ redis_wait(NodeBatch **busy, int n, int64 until, StoreStep how)
 			((events & WL_SOCKET_WRITEABLE) ? POLLOUT : 0);
 		pfd[i].revents = 0;
 	}
+	if (how == STORE_WAIT && MyLatch->is_set)
+		timeout = 0;
 	pgstat_report_wait_start(connecting ? LR_WAIT_CONNECT : LR_WAIT_REPLY);
 	ready = poll(pfd, n, (int) Min(timeout, WAIT_SLICE));
 	pgstat_report_wait_end();
