@@ -279,13 +279,14 @@ lt_lower_bound(pg_atomic_uint64 *bound, int64 t)
  *
  * From pre-commit to its release a transaction's hold is renewed in any case.
  * A hold that is handed over has no scopes, but the lease that its next session wants
- * (lt_fits).
+ * (lt_fits).  Without the partition lock that session may have gone meanwhile.
  */
 int64
 lt_renew_lease_ms(const LrHold *hold)
 {
-	int64		lease_ms = hold->state == HOLD_HANDED ?
-		lt_wait_of(hold->session)->terms.lease_ms : 0;
+	LrIndex		session = hold->session;
+	int64		lease_ms = hold->state == HOLD_HANDED && session != LR_NONE ?
+		lt_wait_of(session)->terms.lease_ms : 0;
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (hold->scope[i].count > 0 &&

@@ -37,6 +37,7 @@ typedef struct AcquireRequest
 	int64		wait_us;		/* 0 = do not wait, or WAIT_FOREVER */
 	int64		began;			/* start of the wait, also for lock_timeout; 0 = now */
 	bool		fenced;			/* also take a fencing token */
+	bool		unowned;		/* no session will have it: see session_acquire() */
 	const char *token;			/* of a token lock, as in StoreOp; not terminated */
 	int			token_len;
 	LrIndex		gives_back;		/* wait for a condition: the hold of the lock that the

@@ -977,8 +977,9 @@ session_wait_for_number(const LrName *name, AcquireRequest *request)
 /*
  * session_acquire --- see session.h
  *
- * Nothing raises between the answer and untold_begin().  If an interrupt came with the
- * answer, its error ends the statement after that, and the permit is released.
+ * An interrupt that came with the answer is processed in wait_for_lock(), which releases
+ * the permit then.  Later its error could be caught within the statement, and nobody would
+ * know the id.  From there to untold_begin() nothing raises.
  */
 bool
 session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)

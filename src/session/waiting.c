@@ -521,8 +521,8 @@ wait_take_granted(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
 
-	/* No hold will have it: cancel now, while wait_abandon() can still release the lock. */
-	if (lr_kind(acq.key.kind)->ownerless)
+	/* No session will have it: cancel now, while wait_abandon() can still release the lock. */
+	if (lr_kind(acq.key.kind)->ownerless || r->unowned)
 		CHECK_FOR_INTERRUPTS();
 
 	/* The watchdog could not release it at the old URL. */
@@ -934,6 +934,8 @@ wait_take_handed(LrIndex *hold, int64 limit)
 	StoreOp		mint;
 
 	acq.handed = true;
+	if (acq.request->unowned)
+		CHECK_FOR_INTERRUPTS();
 	if (acq.request->fenced && !wait_take_token(&mint, limit))
 	{
 		acq.handed = false;

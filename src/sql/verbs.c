@@ -134,6 +134,7 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	request.terms.keep_until = lr_now() + request.terms.lease_ms * LR_US_PER_MS;
 	request.terms.guard = GUARD_OFF;
 	request.terms.on_lost = ON_LOST_MARK;
+	request.unowned = true;
 	if (!session_acquire(name, &request, id))
 		PG_RETURN_NULL();
 	PG_RETURN_TEXT_P(id_to_text(id));

@@ -135,6 +135,7 @@ decision_begin(int64 now)
 	Decision   *d = &watch.decision;
 
 	memset(d, 0, offsetof(Decision, ids));
+	d->ids.n = 0;
 	d->open = true;
 	d->began = now;
 	watch.next_ask = Min(watch.next_ask, now);
