@@ -97,7 +97,7 @@ compile_commands.json: src/kinds/lua_ids.h src/store/redis/lua_texts.h
 .PHONY: bench
 bench: test/bench/bare_hiredis test/bench/delay_proxy test/bench/probe.so test/bench/bare_backend.so
 
-test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h
+test/bench/bare_hiredis: test/bench/bare_hiredis.c test/bench/client.h src/store/redis/lua_texts.h
 	$(CC) -O2 -Wall -Wextra -pthread -o $@ $< -lhiredis -lssl -lcrypto
 
 test/bench/delay_proxy: test/bench/delay_proxy.c

@@ -55,11 +55,20 @@ typedef struct Thread
 	Client		client;
 } Thread;
 
+typedef struct Script
+{
+	const char *name;
+	const char *text;
+} Script;
+
+static const Script scripts[] = {
+#include "../../src/store/redis/lua_texts.h"
+};
+
 static Server servers[MAX_PORTS];
 static Thread threads[MAX_CLIENTS];
 static const char *socket_path;
 static SSL_CTX *tls_context;	/* NULL: in the clear */
-static const char *script_dir = "src/kinds/reentrant";
 static char create_sha1[SHA1_LEN + 1];
 static char release_sha1[SHA1_LEN + 1];
 
@@ -128,27 +137,18 @@ command(Connection *conn, int argc, const char **argv)
 	return reply;
 }
 
-/* Load a script of src/kinds/reentrant and remember its digest. */
+/* Load a script of the reentrant lock and remember its digest. */
 static void
 load_script(Connection *conn, const char *name, char *sha1)
 {
-	char		path[1024];
-	char		text[16384];
-	const char *argv[] = {"SCRIPT", "LOAD", text};
-	size_t		len;
-	FILE	   *file;
+	const char *argv[] = {"SCRIPT", "LOAD", NULL};
 	redisReply *reply;
 
-	snprintf(path, sizeof(path), "%s/%s.lua", script_dir, name);
-	file = fopen(path, "r");
-	if (file == NULL)
-		die("could not open \"%s\"", path);
-	len = fread(text, 1, sizeof(text) - 1, file);
-	if (len == sizeof(text) - 1)
-		die("\"%s\" is too long", path);
-	text[len] = '\0';
-	fclose(file);
-
+	for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++)
+		if (strcmp(scripts[i].name, name) == 0)
+			argv[2] = scripts[i].text;
+	if (argv[2] == NULL)
+		die("there is no script \"%s\"", name);
 	reply = command(conn, 3, argv);
 	if (reply->type != REDIS_REPLY_STRING || reply->len != SHA1_LEN)
 		die("unexpected reply to SCRIPT LOAD");
@@ -204,8 +204,8 @@ connection(int port, int client)
 	{
 		Connection *conn = connect_to(port);
 
-		load_script(conn, "create", create_sha1);
-		load_script(conn, "release", release_sha1);
+		load_script(conn, "reentrant create", create_sha1);
+		load_script(conn, "reentrant release", release_sha1);
 		server->conn[client] = conn;
 	}
 	return server->conn[client];
@@ -412,7 +412,7 @@ main(int argc, char **argv)
 	int			port = 6379;
 	int			opt;
 
-	while ((opt = getopt(argc, argv, "b:c:d:k:p:s:")) != -1)
+	while ((opt = getopt(argc, argv, "b:c:k:p:s:")) != -1)
 	{
 		switch (opt)
 		{
@@ -423,9 +423,6 @@ main(int argc, char **argv)
 				break;
 			case 'c':
 				use_tls(optarg);
-				break;
-			case 'd':
-				script_dir = optarg;
 				break;
 			case 'k':
 				key = optarg;
@@ -438,7 +435,7 @@ main(int argc, char **argv)
 				break;
 			default:
 				fprintf(stderr, "usage: bare_hiredis [-p port] [-s socket] [-c CA for TLS] "
-						"[-k key] [-d directory of scripts] [-b board]\n");
+						"[-k key] [-b board]\n");
 				return 2;
 		}
 	}
