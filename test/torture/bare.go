@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -42,8 +42,10 @@ func newBare(w *Round, name string, address func() string, lua string, seed int6
 	b := &Bare{name: name, address: address, w: w, lease: bareLease, writers: Writers{},
 		rng: rand.New(rand.NewSource(seed))}
 
+	// As Redis gets them: with the parts that several scripts have.
+	embed := filepath.Join(lua, "../../../script/embed-lua")
 	for file, text := range map[string]*string{"create.lua": &b.create, "release.lua": &b.release} {
-		data, err := os.ReadFile(filepath.Join(lua, file))
+		data, err := exec.Command(embed, "text", filepath.Join(lua, file)).Output()
 		if err != nil {
 			return nil, err
 		}
