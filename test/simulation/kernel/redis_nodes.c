@@ -315,7 +315,8 @@ rob(const View *v, void *arg)
 	if (wanted.ends_ms > 0 && !(loss->as_long && wanted.ends_ms < v->ends_ms))
 		return;
 	note_robbed(loss->node, owner, loss->by_restart);
-	if (v->kind <= VIEW_TOKEN)
+	/* What had ended was nobody's any more. */
+	if (v->kind <= VIEW_TOKEN && v->ends_ms > redis_clock_ms(loss->node))
 	{
 		char		key[REDIS_NAME];
 
@@ -669,7 +670,8 @@ redis_set_clock(int node, int64_t offset)
 		return;
 	nodes[node].clock_steps = sum;
 	sim_trace("redis %d: the clock is set by %.3f s", node, offset / (double) SIM_S);
-	rob_all(&(Loss){.node = node});
+	/* Also what has ended, but was not removed yet: that may be there again. */
+	view_all(&nodes[node].data, 0, rob, &(Loss){.node = node});
 	nodes[node].clock_offset += offset;
 	nodes[node].clock_was_set = true;
 	nodes[node].clock_went_back |= offset < 0;
