@@ -55,6 +55,7 @@ typedef struct Conn
 	bool		shut;			/* by the client */
 	bool		mute;			/* the server has died: what it had to say is lost */
 	int64_t		silent_until;	/* the other end is gone and does not say so */
+	int64_t		closed_at;		/* when the client found it closed, or closed it */
 	int64_t		full_until;		/* no more bytes are taken */
 	int64_t		last_to_server; /* messages stay in order */
 	int64_t		last_to_client;
@@ -232,6 +233,7 @@ ends(Conn *c, int error)
 		return;
 	c->state = NET_CLOSED;
 	c->error = error;
+	c->closed_at = sim_now();
 	tell_owner(c);
 }
 
@@ -379,6 +381,8 @@ net_close(int conn)
 		sim_fail("simulator", "connection %d is closed twice", conn);
 	c->client_open = false;
 	c->state = NET_CLOSED;
+	if (c->closed_at == 0)
+		c->closed_at = sim_now();
 	free_chunks(&c->arrived);
 	if (was_open)
 		sim_at(arrival(c, &c->last_to_server), end_arrives, NULL, conn);
@@ -753,6 +757,23 @@ bool
 net_had_half_open(void)
 {
 	return had_half_open;
+}
+
+int64_t
+net_watchdog_told_at(void)
+{
+	int			pid = process_pid(server_watchdog());
+	int64_t		told_at = 0;
+
+	for (int i = 0; i < nconns; i++)
+	{
+		const Conn *c = &conns[i];
+		int64_t		at = c->closed_at != 0 ? c->closed_at : SIM_NEVER;
+
+		if (c->owner == pid && c->silent_until != 0 && at > told_at)
+			told_at = at;
+	}
+	return told_at;
 }
 
 int64_t

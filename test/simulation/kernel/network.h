@@ -114,6 +114,12 @@ extern void net_babble_one(void);
 /* Has that happened to any? */
 extern bool net_had_half_open(void);
 
+/*
+ * Since when has the watchdog of this server no connection without another end?  0: it had none;
+ * SIM_NEVER: it has one, and does not know.
+ */
+extern int64_t net_watchdog_told_at(void);
+
 /* Is this one there, and does it answer? */
 extern bool net_is_up(int node);
 

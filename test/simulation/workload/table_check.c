@@ -118,6 +118,17 @@ static struct
 }			leases[MAX_HOLDS];
 
 /*
+ * asks_anew_since --- the watchdog has lost its connections by then, and could know
+ *
+ * Nobody tells it so of one that had no other end.
+ */
+static int64
+asks_anew_since(void)
+{
+	return Max(Max(elsewhere_settled_at(), net_watchdog_told_at()), sim_quiet_since());
+}
+
+/*
  * check_node --- what was held before the name led elsewhere, that node has, or its loss is
  * known
  *
@@ -129,7 +140,7 @@ check_node(LrIndex k, LrIndex i, const char *owner)
 {
 	const char *name = lt_keys[k].name;
 
-	if (sim_now() - Max(elsewhere_settled_at(), sim_quiet_since()) > ASKED_ANEW_WITHIN &&
+	if (sim_now() - asks_anew_since() > ASKED_ANEW_WITHIN &&
 		lt_renew_lease_ms(&lt_holds[i]) > 0 && i < MAX_HOLDS && leases[i].owner == lt_holds[i].owner &&
 		leases[i].since < elsewhere_settled_at() &&
 		lt_holds[i].state == HOLD_HELD && net_is_well() && redis_denied_until(name) == 0 &&
