@@ -204,8 +204,8 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
  * lt_note_lease --- a lease of that length is requested; the answer may not be read
  *
  * The store may have the lock for as long, whatever lease the session knows of, and
- * even if it takes the scope back, as it learns of a loss meanwhile.  Only the session
- * writes this, so it can read it without the lock.
+ * even if it takes the scope back, as it learns of a loss meanwhile.  Nobody makes this less,
+ * so the session can read it without the lock.
  */
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
@@ -216,10 +216,7 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 	if (lease_ms <= h->asked_lease_ms)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	h->asked_lease_ms = lease_ms;
-	if (h->ends_at != 0)
-		h->ends_at = lr_later(h->ends_at, lr_now() + lr_call_budget() +
-							  lease_ms * LR_US_PER_MS);
+	lt_ask_longer(h, lease_ms);
 	LWLockRelease(lock);
 }
 

@@ -397,6 +397,44 @@ lt_nothing_due(LrIndex hold)
 }
 
 /*
+ * lt_has_beside --- may a session have a hold of the key beside which it may take that kind?
+ */
+bool
+lt_has_beside(const LrKey *key, KindId kind)
+{
+	for (int k = 0; k < KIND_COUNT; k++)
+		if ((lr_kind(k)->beside & KIND_BIT(kind)) != 0 && lt_has_kinds(key, KIND_BIT(k)))
+			return true;
+	return false;
+}
+
+/*
+ * lt_ask_longer --- from now on, a store may have the lock for a lease of that length
+ */
+void
+lt_ask_longer(LrHold *h, int64 lease_ms)
+{
+	h->asked_lease_ms = Max(h->asked_lease_ms, lease_ms);
+	if (h->ends_at != 0)
+		h->ends_at = lr_later(h->ends_at, lr_now() + lr_call_budget() +
+							  lease_ms * LR_US_PER_MS);
+}
+
+/*
+ * note_beside --- a read lock is gone, and has extended in the store the write lock beside
+ * which its session held it
+ */
+static void
+note_beside(const LrKey *key, const LrHold *gone)
+{
+	if (key->first_hold == LR_NONE || !lt_has_beside(key, gone->kind))
+		return;
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lr_kind(lt_holds[i].kind)->beside & KIND_BIT(gone->kind))
+			lt_ask_longer(&lt_holds[i], gone->asked_lease_ms);
+}
+
+/*
  * lt_unlink_hold --- remove a hold from its key; the watchdog has done with it
  */
 void
@@ -413,6 +451,7 @@ lt_unlink_hold(LrIndex hold)
 		lt_holds[h->next].prev = h->prev;
 	if (key->first_hold == LR_NONE)
 		key->hold_kinds = 0;
+	note_beside(key, h);
 	lt_nothing_due(hold);
 }
 

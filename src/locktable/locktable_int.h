@@ -451,6 +451,7 @@ extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
+extern void lt_ask_longer(LrHold *h, int64 lease_ms);
 extern void lt_unlink_hold(LrIndex hold);
 
 /*
@@ -462,6 +463,7 @@ lt_has_kinds(const LrKey *key, uint32 kinds)
 {
 	return (key->hold_kinds & kinds) != 0;
 }
+extern bool lt_has_beside(const LrKey *key, KindId kind);
 extern void lt_free_hold(LrIndex hold);
 
 /* lose.c; partition lock held. */

@@ -55,18 +55,6 @@ turn_find_other(LrKey *key, KindId kind, int64 now)
 }
 
 /*
- * turn_has_beside --- may the session have a hold beside which it may take that kind?
- */
-static bool
-turn_has_beside(const LrKey *key, KindId kind)
-{
-	for (int k = 0; k < KIND_COUNT; k++)
-		if ((lr_kind(k)->beside & KIND_BIT(kind)) != 0 && lt_has_kinds(key, KIND_BIT(k)))
-			return true;
-	return false;
-}
-
-/*
  * turn_find_own --- a hold of the session beside which it may take that kind, and which
  * excludes all that this kind excludes
  *
@@ -75,7 +63,7 @@ turn_has_beside(const LrKey *key, KindId kind)
 static LrIndex
 turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 {
-	if (key->first_hold == LR_NONE || !turn_has_beside(key, kind))
+	if (key->first_hold == LR_NONE || !lt_has_beside(key, kind))
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].session == session && lt_holds[i].state == HOLD_HELD &&

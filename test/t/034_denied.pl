@@ -242,6 +242,19 @@ is($node->count_locks(q{key = 'other:end1' AND pid IS NULL}), 1, 'leaves an orph
 poll_until('it to have ended', sub { $node->count_locks == 0 });
 allow();
 
+# A write lock also with that of a read lock that was beside it, which has lengthened it in Redis.
+$one->value("SELECT redis_write_lock('other:end2', '1s')");
+$one->value("SELECT redis_read_lock('other:end2', '1h')");
+$one->value("SELECT redis_read_unlock('other:end2')");
+forbid();
+$redis->cmd('CONFIG', 'RESETSTAT');
+$one->query_warns("SELECT redis_write_unlock('other:end2')", 't', '58000',
+	qr/$denied.*$hint/s, 'the release of a write lock that is denied');
+poll_until('the fifth refusal', sub { $redis->rejected_calls('eval', 'evalsha') >= 5 });
+is($node->count_locks(q{key = 'other:end2' AND pid IS NULL}), 1, 'is not given up');
+clean_up('the write lock');
+is($redis->cmd('EXISTS', 'other:end2'), 0, 'and it is released');
+
 $node->set('lockredis.command_timeout' => '20s');
 $node->wait_for_up;
 

@@ -812,6 +812,22 @@ redis_others_stand_since(const char *key, const char *instance)
 /* By silence, beside what the watchdog waits for. */
 #define SLOWEST_MESSAGE		(8 * SIM_S)
 
+static int64_t
+longest_on_its_way(void)
+{
+	return (sim_config.connect_timeout_ms + sim_config.command_timeout_ms) * SIM_MS +
+		SLOWEST_MESSAGE;
+}
+
+bool
+redis_has_for_long(const char *key, const char *owner)
+{
+	int			node = redis_place_of(key);
+
+	return !mark_is_old(node, owner) && !redis_was_robbed(owner) &&
+		redis_owned_there_until(node, key, owner) > sim_now() + longest_on_its_way();
+}
+
 /*
  * is_given_up --- what is refused is left when it should have run out; so is what
  * comes or comes back after its release, and what is at a place of before
@@ -822,15 +838,12 @@ redis_others_stand_since(const char *key, const char *instance)
 static bool
 is_given_up(int node, const Had *had)
 {
-	int64_t		on_its_way = (sim_config.connect_timeout_ms +
-							  sim_config.command_timeout_ms) * SIM_MS + SLOWEST_MESSAGE;
-
 	return mark_is_old(node, had->owner) ||
 		(node != redis_place_of(had->key) && sim_config.masters == 0) ||
 		(sim_config.masters > 0 && redis_clock_was_set(node)) ||
 		(redis_was_denied(had->key) &&
 		 (redis_was_robbed(had->owner) ||
-		  had->ends_ms * SIM_MS - redis_clock(node) <= on_its_way));
+		  had->ends_ms * SIM_MS - redis_clock(node) <= longest_on_its_way()));
 }
 
 /*

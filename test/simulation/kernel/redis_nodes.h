@@ -228,6 +228,12 @@ extern bool redis_was_denied(const char *key);
 /* When it was denied last; INT64_MAX: it is. */
 extern int64_t redis_denied_until(const char *key);
 
+/*
+ * Has Redis that lock for longer than its last request can have been on its way?  Not if what
+ * happened to its data or its clock explains that.
+ */
+extern bool redis_has_for_long(const char *key, const char *owner);
+
 /* A key whose owner begins with this text and that is not merely kept. */
 extern const char *redis_find_owner(const char *prefix);
 

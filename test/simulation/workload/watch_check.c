@@ -246,10 +246,16 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].owner;
 	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
 	Refusal		result = __real_lt_refused(item, alone);
+	char		text[LR_OWNER_MAX];
 
 	if (result.over && until > server_clock() && lt_holds[reads].owner == owner &&
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
+	lr_owner_text(item->owner, text);
+	if (result.over && item->kind == KIND_WRITE && !item->at_old_place &&
+		sim_config.masters == 0 && redis_has_for_long(lt_keys[key].name, text))
+		sim_fail("left behind", "the write lock of %s is given up, and Redis has it for long",
+				 lt_keys[key].name);
 	return result;
 }
