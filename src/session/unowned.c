@@ -956,7 +956,9 @@ session_drain(const LrName *name, KindId kind)
 	Untold	   *u = untold_make(name, &terms);
 
 	(void) session_number(name, kind, &op);
-	if (u != NULL && op.available > 0)
+
+	/* What is no integer cannot be returned, so the store has not taken it. */
+	if (u != NULL && op.available > 0 && op.available <= PG_INT32_MAX)
 	{
 		u->terms.amount = op.available;
 		untold_begin(u, 0);
