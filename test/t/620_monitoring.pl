@@ -83,7 +83,8 @@ like($metrics, qr/^lockredis_stats_losses\{.*\} 1$/m, 'one was lost');
 like($metrics, qr/^lockredis_stats_max_slots\{.*\} 10000$/m, 'of so many');
 
 # Each kind has its series.
-my @kinds = map { slurp_file($_) =~ /^const LockKind .*?\.name = "(\w+)"/ms } glob "$directory/../src/kinds/*.c";
+my @kinds = map { slurp_file($_) =~ /^const LockKind .*?\.name = "(\w+)"/msg }
+  glob "$directory/../src/kinds/*.c";
 is_deeply([ $metrics =~ /^lockredis_locks_held\{kind="(\w+)"/mg ], [ sort @kinds ], 'kinds of locks');
 
 # Of many keys the ten that are held, and awaited, longest
