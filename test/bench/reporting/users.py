@@ -143,7 +143,7 @@ def users_picture(raw):
 def block(raw):
     """For README"""
     return (
-        "![Pairs of lock and unlock a second in statements of clients, Redis 1 ms away, beside "
-        "redsync,\nRedisson, redis-py and advisory locks](docs/bench/users.svg)\n\n"
-        + wrapped(behind(raw, 3) + " [All figures](docs/bench/users.md).")
+        "![Lock and unlock in statements of clients, Redis 1 ms away, beside libraries]"
+        "(docs/bench/users.svg)\n\n"
+        + wrapped(behind(raw, 1) + " [All figures](docs/bench/users.md).")
     )
