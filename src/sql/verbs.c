@@ -151,7 +151,6 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 release(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-
 	require_unrestricted();
 	PG_RETURN_BOOL(session_unlock(name, verb->kind));
 }
@@ -258,7 +257,6 @@ extend_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 force(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-
 	PG_RETURN_BOOL(session_force(name, verb->kind));
 }
 
@@ -315,7 +313,6 @@ delete_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 drain(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-
 	PG_RETURN_INT32(int_result(session_drain(name, verb->kind)));
 }
 
@@ -325,7 +322,6 @@ drain(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static bool
 number_found(const Verb *verb, const LrName *name, StoreOp *op)
 {
-
 	memset(op, 0, sizeof(StoreOp));
 	op->kind = STORE_VALUE;
 	return session_number(name, verb->kind, op);
@@ -556,7 +552,6 @@ fence(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static void
 inspect(const Verb *verb, const LrName *name, StoreOp *op)
 {
-
 	session_inspect(name, verb->kind, op);
 	if (op->value == STORE_VALUE_OTHER)
 		report_wrong_type(name, op);

@@ -166,7 +166,7 @@ meeting_draw(void)
 
 	/* Who is stopped for so long has lost what has a shorter lease. */
 	if (meeting.limit >= 3 * SIM_S && sim_chance(700))
-		sim_config.lease_ms = sim_config.least_lease_ms = (int) SIM_PICK(9000, 20000, 40000);
+		sim_config.lease_ms = (int) SIM_PICK(9000, 20000, 40000);
 	if (sim_config.max_lease_ms < sim_config.lease_ms)
 		sim_config.max_lease_ms = sim_config.lease_ms;
 }
