@@ -1,5 +1,5 @@
--- who_has: who holds a read-write lock, as somebody is told who does not; "reads" says that
--- readers do.  Needs call(), writer().
+-- who_has: who holds a read-write lock, for the reply to a client that does not; "reads" says
+-- that readers do.  Needs call(), writer().
 
 local function who_has(lock, reads)
   local kind = call('TYPE', lock).ok
