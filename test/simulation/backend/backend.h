@@ -107,6 +107,8 @@ extern bool xact_is_own(TransactionId xid);	/* and not rolled back */
 extern uint32 xact_snapshot(void);	/* of a statement that begins now */
 extern int	xact_depth(void);	/* 0 = none, 1 = top, ... */
 extern bool xact_in_pre_commit;
+extern int64 xact_guard_since;	/* when it last began */
+extern int64 xact_flush_waits;	/* for how long commits have waited, in sum */
 
 /* A (sub)transaction ends, and is not visible yet or has PostgreSQL's locks. */
 extern bool xact_is_early;

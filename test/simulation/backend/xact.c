@@ -33,6 +33,8 @@ int			XactIsoLevel = XACT_READ_COMMITTED;
 bool		XactReadOnly = false;
 int			MyXactFlags = 0;
 bool		xact_in_pre_commit = false;
+int64		xact_guard_since = 0;
+int64		xact_flush_waits = 0;
 bool		xact_is_early = false;
 void		(*xact_watch) (XactMoment moment, bool commit, SubTransactionId sub,
 						   SubTransactionId parent);
@@ -186,7 +188,11 @@ wait_for_flush(void)
 		pg_usleep((long) time);
 	}
 	else if (!is_worker && sim_chance(50))
-		pg_usleep((long) SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S));
+	{
+		time = SIM_PICK(100, 5 * SIM_MS, 500 * SIM_MS, 3 * SIM_S);
+		xact_flush_waits += time;
+		pg_usleep((long) time);
+	}
 }
 
 int
@@ -273,6 +279,7 @@ xact_commit(void)
 	Assert(depth == 1);
 	sim_yield("commit");
 	xact_in_pre_commit = xact_is_early = true;
+	xact_guard_since = sim_now();
 	tell(XACT_GUARD_BEGINS, true);
 	xact_callback(XACT_EVENT_PRE_COMMIT, NULL);
 	tell(XACT_GUARD_PASSED, true);
@@ -302,6 +309,7 @@ xact_prepare(void)
 	Assert(depth == 1);
 	sim_yield("prepare");
 	xact_in_pre_commit = true;
+	xact_guard_since = sim_now();
 	tell(XACT_GUARD_BEGINS, true);
 	xact_callback(XACT_EVENT_PRE_PREPARE, NULL);
 	tell(XACT_GUARD_PASSED, true);

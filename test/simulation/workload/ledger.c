@@ -477,6 +477,10 @@ has_cause(void)
 {
 	if (release_was_gone)
 		return true;
+
+	/* It was judged, then somebody was stopped, and meanwhile it was renewed. */
+	if (sim_unstopped_since() >= xact_guard_since)
+		return true;
 	for (int i = 0; i < ntaken; i++)
 		if (taken[i].may_be_loss)
 			return true;
