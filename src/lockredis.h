@@ -101,6 +101,7 @@ typedef enum OnLost
 /* A time that never comes; it is small enough that something can be added to it. */
 #define LR_NEVER		(PG_INT64_MAX / 4)
 
+/* Microseconds of LR_CLOCK_ID, which does not jump. */
 static inline int64
 lr_now(void)
 {
@@ -128,6 +129,7 @@ lr_earlier(int64 a, int64 b)
 	return a < b ? a : b;
 }
 
+/* The later of two times; unlike Max() it reads a clock once. */
 static inline int64
 lr_later(int64 a, int64 b)
 {
@@ -175,9 +177,9 @@ lr_lease_to_keep(int64 left)
 	return left > 0 ? lr_ms_up(left) + 1 : 0;
 }
 
-/* A commit requires that more than a tenth of the lease is left, or more than this. */
 #define LR_MARGIN_MAX		LR_US_PER_S
 
+/* A commit requires that more than a tenth of the lease is left, or more than a second. */
 static inline int64
 lr_commit_margin(int64 lease)
 {
@@ -197,6 +199,7 @@ lr_left_at_renewal(int64 lease)
  */
 #define LR_EARLY_MAX		(2 * LR_US_PER_S)
 
+/* How much earlier than needed a renewal may run, to go along with others. */
 static inline int64
 lr_early_renewal(int64 lease)
 {

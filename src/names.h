@@ -128,6 +128,7 @@ typedef struct TopicKey
 	char		name[MAXALIGN(LR_NAME_MAX)];
 } TopicKey;
 
+/* Fills in a topic; it is compared as bytes, so that nothing may be left unset. */
 static inline void
 lr_topic_key(TopicKey *key, LrTopic topic, uint64 owner, const char *name, int len)
 {

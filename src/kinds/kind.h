@@ -263,6 +263,7 @@ extern const LockKind latch_kind;
 /* The descriptions, by KindId. */
 extern const LockKind *const lr_kinds[];
 
+/* What the kind is. */
 static inline const LockKind *
 lr_kind(KindId id)
 {

@@ -337,6 +337,7 @@ lt_used_blocks(void)
 	return (lt_used_slots() + DUE_BLOCK - 1) / DUE_BLOCK;
 }
 
+/* What the session waits for, if it waits. */
 static inline LrWait *
 lt_wait_of(LrIndex session)
 {
@@ -350,6 +351,7 @@ lt_is_waiting(const LrWait *w)
 	return w->state == WAIT_QUEUED || w->state == WAIT_PLACED;
 }
 
+/* The key of a hold in use. */
 static inline LrKey *
 lt_key_of(LrIndex hold)
 {
@@ -374,12 +376,14 @@ lt_moves(const LrHold *h)
 		(lr_store_can(h->store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
 }
 
+/* A time in shared memory that others may write. */
 static inline int64
 lt_read_time(pg_atomic_uint64 *t)
 {
 	return (int64) pg_atomic_read_u64(t);
 }
 
+/* Until when the hold counts; a time, also once it has passed. */
 static inline int64
 lt_deadline(LrIndex hold)
 {
@@ -516,6 +520,7 @@ extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause
 extern void lt_end_pause(LrKey *key, WakeList *wakes);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
+/* Do those who wait for that kind stand in an order that the store keeps? */
 extern bool lt_is_placed_by(KindId kind, StoreId store);
 extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
 extern void lt_wait_on(LrIndex session, bool first);

@@ -227,6 +227,7 @@ monitor_end_told(const LrName *name)
 		lt_orphan(told, op.sent_at);
 }
 
+/* What a wait that has failed still has goes to others; it may be called again. */
 void
 monitor_abandon(void)
 {

@@ -430,6 +430,7 @@ typedef struct TopologySentinel
 								 * master; -1: it has not */
 } TopologySentinel;
 
+/* What is known of that Sentinel of the list; only the watchdog writes there. */
 extern TopologySentinel *topology_sentinel(int number);
 
 /*
@@ -648,6 +649,7 @@ extern uint32 masters_place(void);
  */
 extern int64 masters_votes_at(int64 since);
 
+/* Does the answer to a request that was sent then count as a vote? */
 static inline bool
 masters_may_vote(int64 since, int64 sent_at)
 {

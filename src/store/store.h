@@ -181,6 +181,7 @@ store_names_owner(const StoreOp *op, const char *owner)
 #define ERRCODE_STORE_DENIED		ERRCODE_SYSTEM_ERROR
 #define ERRCODE_STORE_FAILED		ERRCODE_IO_ERROR
 
+/* Is it one of those? */
 static inline bool
 store_has_failed(int sqlstate)
 {
@@ -227,12 +228,14 @@ typedef struct StoreInterests
 	int64		until;			/* lr_now() time; starts as LR_NEVER */
 } StoreInterests;
 
+/* Wake up then at the latest. */
 static inline void
 store_wait_until(StoreInterests *in, int64 until)
 {
 	in->until = Min(in->until, until);
 }
 
+/* Wake up for these events of the socket; "number" tells its owner which it is. */
 static inline void
 store_wait_for(StoreInterests *in, pgsocket sock, uint32 events, uint32 number)
 {

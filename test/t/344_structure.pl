@@ -36,6 +36,41 @@ for my $file (sort glob("$top/src/*.[ch] $top/src/*/*.[ch] $top/src/*/*/*.[ch]")
 is(scalar(reads_twice("x = Max(a,\n\tlr_ms_up(b - lr_now()));")), 1,
 	'a clock in a macro would be seen');
 
+# A function of more than 12 lines, and each that a header offers, has a comment, where
+# it is defined or where it is declared.
+sub functions_without_comment
+{
+	my (%said, %bare, @bare);
+
+	foreach my $text (@_)
+	{
+		my $commented = 0;
+
+		foreach my $line (split /\n/, $text)
+		{
+			$commented = 1 if $line =~ m{\*/};
+			$commented = 0 if $line eq '';
+			my ($name) = $line =~ /^extern [^=;]*?\b(\w+)\(/ or next;
+			$said{$name} ||= $commented;
+			$bare{$name} = 1;
+		}
+		while ($text =~ m{(\*/)?\n[^\n]+\n([a-z]\w+)\([^;{}]*\)\n\{\n(.*?)^\}}msg)
+		{
+			$said{$2} = 1 if defined $1;
+			$bare{$2} = 1 if ($3 =~ tr/\n//) > 12;
+		}
+	}
+	@bare = sort grep { !$said{$_} } keys %bare;
+	return @bare;
+}
+my @sources = grep { !/lua_\w+\.h$/ } map { glob "$top/src/$_" } qw(*.[ch] */*.[ch] */*/*.[ch]);
+is(join(' ', functions_without_comment(map { PostgreSQL::Test::Utils::slurp_file($_) } @sources)),
+	'', 'each function that needs a comment has one');
+is( join(' ', functions_without_comment("\nextern int bare(void);\n\n/* Said. */\nextern int said(void);\n",
+			"\n\nstatic int\nlong_one(int a)\n{\n" . "\ta++;\n" x 13 . "}\n")),
+	'bare long_one',
+	'one without would be seen');
+
 # A number is that of one test.
 my %named;
 push @{ $named{ (/(\d{3})_[^\/]*\z/)[0] } }, $_ foreach glob "$top/test/t/*.pl";

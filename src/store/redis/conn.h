@@ -321,6 +321,7 @@ extern StepResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
 extern void redis_tls_close(RedisTls *t);
 extern void redis_tls_free(RedisTls *t);
 
+/* Is the connection encrypted, or about to be? */
 static inline bool
 redis_tls_is_on(const RedisTls *t)
 {
@@ -362,6 +363,7 @@ redis_wire_recv(RedisSocket *s, RedisTls *t, char *buf, size_t len, bool briefly
 		redis_socket_recv(s, buf, len);
 }
 
+/* Sends by TLS if that is on; see redis_socket_send(). */
 static inline ssize_t
 redis_wire_send(RedisSocket *s, RedisTls *t, const char *buf, size_t len)
 {
@@ -542,6 +544,7 @@ extern void redis_conn_open(RedisConn *c, const RedisTarget *target,
 							int64 until);
 extern void redis_conn_advance(RedisConn *c);
 
+/* End the connection; redis_conn_fail: for a reason, which is kept for messages. */
 extern void redis_conn_close(RedisConn *c);
 extern void redis_conn_fail(RedisConn *c, int sqlstate,
 							const char *format,...) pg_attribute_printf(3, 4);

@@ -814,6 +814,7 @@ listener_node_step(NodeListener *l)
 		listener_node_lost(l);
 }
 
+/* What one node's connection waits for. */
 static void
 listener_node_interests(const NodeListener *l, StoreInterests *in)
 {

@@ -325,6 +325,7 @@ redis_step(StoreHandle *h, StoreStep how)
  * ----------
  */
 
+/* The links to all nodes; nothing is connected yet. */
 static StoreHandle *
 redis_open(const char *role)
 {

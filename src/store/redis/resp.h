@@ -123,6 +123,7 @@ extern void resp_put_raw(RespOut *out, const char *data, size_t len);
  */
 extern void resp_out_undo(RespOut *out, uint64 put);
 
+/* Has everything been sent? */
 static inline bool
 resp_out_is_empty(const RespOut *out)
 {

@@ -48,6 +48,7 @@ typedef struct RedisHost
 	int			port;
 } RedisHost;
 
+/* Do the two mean the same host and port, by their texts? */
 static inline bool
 redis_host_is_same(const RedisHost *a, const RedisHost *b)
 {

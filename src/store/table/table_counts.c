@@ -411,6 +411,7 @@ count_permits(LockTables *tables, const StoreOp *op)
 	return had;
 }
 
+/* A permit is had if fewer are held than there are; its lease begins anew. */
 void
 permit_create(LockTables *tables, StoreOp *op)
 {
@@ -455,6 +456,7 @@ permit_renew(LockTables *tables, StoreOp *op)
 		(void) entry_extend(tables, IN_SHARES, op);
 }
 
+/* By the session that has it, or by its id. */
 void
 permit_release(LockTables *tables, StoreOp *op)
 {
@@ -513,6 +515,7 @@ permit_define(LockTables *tables, StoreOp *op)
 		(void) value_write(tables, op, value);
 }
 
+/* How many there are, and how many of them nobody has. */
 void
 permit_value(LockTables *tables, StoreOp *op)
 {
