@@ -6,7 +6,7 @@
 # change, delete and insert rows, and lock tables; time passes; accesses to rows fail in the
 # middle of a batch, and a row is inserted between the worker's look and its own insert.  Each
 # answer, and the rows that there are then, must be the same.  LockRedis::SimulatedTable says
-# how; 360_twins compares a real table with Redis.
+# how.
 #
 # Leases and jumps of the clocks are whole minutes, and times are compared in whole minutes: a
 # sequence takes seconds.  LOCKREDIS_TEST_SEED=N tries one seed, N-M those.
