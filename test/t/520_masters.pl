@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Five independent masters: what a majority says is so, whatever the others do.
-# Taking, taking again, giving back, at the end of a transaction, and waiting; with some of them
-# gone, and with most of them standing still.
+# Taking, taking again, giving back, at the end of a transaction, and waiting; several keys at
+# once, and token locks; with some of them gone, and with most of them standing still.
 #
 # A lock that a minority has forgotten is still had, and that minority gets it again
 # from the next renewal; one that a majority has forgotten is lost.  What another
@@ -177,6 +177,40 @@ $one->query("SELECT redis_unlock_all()");
 		$nodes[$down]{age} = 86400;
 		$nodes[$down]->start;
 	}
+}
+
+# ---- several keys at once
+
+{
+	$one->query("SELECT redis_multi_lock(ARRAY['a', 'b', 'd'])");
+	cmp_ok($masters->have($_), '>=', 3, "$_ is had by a majority") foreach qw(a b d);
+	$two->query_is("SELECT redis_try_multi_lock(ARRAY['d', 'e'])", 'f', 'all or none');
+	$masters->wait_for_owners('e', 0);
+	$one->query("SELECT redis_multi_unlock(ARRAY['a', 'b', 'd'])");
+	$masters->wait_for_owners($_, 0) foreach qw(a b d);
+}
+
+# ---- token locks
+
+{
+	my $token = $one->value("SELECT redis_token_lock('t', '60s')");
+
+	cmp_ok((grep { ($_->cmd('GET', 't') || '') eq $token } @nodes), '>=', 3,
+		'a majority has the token');
+	$two->query_is("SELECT redis_try_token_lock('t', '0', '60s') IS NULL", 't', 'others are kept out');
+	$two->query_is("SELECT redis_token_unlock('t', '$token')", 't', 'who knows it gives it back');
+	$masters->wait_for_owners('t', 0);
+
+	# As redsync does it
+	$masters->connect_to_all($one);
+	$_->cmd('SET', 'q', 'other', 'PX', 600_000) foreach @nodes[ 0, 1, 3 ];
+	$one->query_is("SELECT redis_try_token_lock('q', '0', '60s') IS NULL", 't',
+		'another program has a majority');
+	$nodes[1]->cmd('DEL', 'q');
+	$token = $one->value("SELECT redis_try_token_lock('q', '0', '60s')");
+	is((grep { ($_->cmd('GET', 'q') || '') eq $token } @nodes), 3, 'a minority is no obstacle');
+	$one->query_is("SELECT redis_token_unlock('q', '$token')", 't', 'given back');
+	is((grep { ($_->cmd('GET', 'q') || '') eq 'other' } @nodes), 2, 'theirs stays');
 }
 
 # ---- what several masters cannot do
