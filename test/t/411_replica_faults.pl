@@ -8,7 +8,10 @@
 #   connection, as a whole: a WAIT alone would be told there how many replicas there
 #   are, not what they have.
 # - Cancel, terminate, time-out in the WAIT: given back.
+# - A WAIT that is not answered in time says nothing about the node.
 # - The master is demoted in the WAIT: nobody has the lock.
+# - A token for a lock that was handed over, and no replica has: all who wait behind
+#   it and ask for as many fail with it.
 # - A user without the right to WAIT: a clear error, and given back.
 #
 # Proves G37.
@@ -115,8 +118,15 @@ run($one, "RESET statement_timeout");
 
 	$node->set('lockredis.command_timeout' => '3s');
 	run($one, "SET lockredis.replica_timeout = '100ms'");
+
+	# The watchdog, which goes on asking, would find that out at once.
+	kill 'STOP', my $watchdog = $node->watchdog_pid;
 	$one->query_fails("SELECT redis_lock('silent')", '58030',
 		qr/did not answer in time/);
+	is($proxy->acted($id), 1, 'a WAIT that is not answered');
+	$none->query_is("SELECT redis_lock('other'), redis_unlock('other')",
+		'|t', 'all others ask the node as before');
+	kill 'CONT', $watchdog;
 	$proxy->let_go;
 	$node->wait_for_up;
 	given_back('silent', 'silent');
@@ -187,6 +197,28 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 replicas_back();
 
 # ----------
+# Handed over, and a token
+# ----------
+
+{
+	my ($first, @waiters) = map {
+		$node->session(
+			settings => { 'lockredis.min_replicas' => 1, 'lockredis.replica_timeout' => '2s' })
+	} 1 .. 4;
+
+	run($first, "SELECT redis_lock('handed')");
+	$node->queue_up('handed', map { $_ => "SELECT redis_fenced_lock('handed')" } @waiters);
+	replicas_away(2);
+	run($first, "SELECT redis_unlock('handed')");
+	(shift @waiters)->wait->fails('58030', unreplicated(0, 1, '2 s'), 'a token that no replica has');
+	$_->wait->fails('58030', qr/could not be replicated.*first in the queue/s,
+		'who waits behind it fails with it')
+	  foreach @waiters;
+	replicas_back();
+	$_->quit foreach $first, @waiters;
+}
+
+# ----------
 # No right to WAIT
 # ----------
 
@@ -204,4 +236,4 @@ replicas_back();
 	$bob->quit;
 }
 
-end_test($node, $redis, clients => 1 + @replicas);
+end_test($node, $redis, keys => qr/^redisson_lock_token/, clients => 1 + @replicas);
