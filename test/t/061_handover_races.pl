@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What can happen between the moment a session is handed a lock and the moment it runs, with
-# processes that are stopped (SIGSTOP) or get a signal, and a Redis that does not answer.  At no
+# processes that are stopped (SIGSTOP), and a Redis that does not answer.  At no
 # time two sessions have the lock, nobody in the queue is forgotten, a lock that was not accepted
 # is passed on or given back in Redis.  The other interleavings are the simulator's: its mutants
 # hand_* and handed_*.
@@ -67,45 +67,6 @@ foreach my $max (32, 1)
 $node->set('lockredis.max_handoffs' => 32);
 
 #
-# It gives up at the moment when it is handed the lock.
-#
-# two is stopped, is handed the lock, is signalled, and goes on: the signal is the first that it
-# sees.  three must have the lock at once, from shared memory.  Without three it is released in
-# Redis.
-#
-foreach my $how ('cancel', 'terminate')
-{
-	my ($one, $two, $three) = sessions(3);
-
-	run($one, "SELECT redis_lock('$how')");
-	$node->queue_up($how, map { $_ => "SELECT redis_lock('$how')" } $two,
-		$how eq 'cancel' ? $three : ());
-	my $calls = $redis->script_calls;
-	my ($handoffs, $losses) = ($node->lock_stat('handoffs'), $node->lock_stat('losses'));
-	my $owner = hand_to_stopped($how, $one, $two);
-	$two->$how;
-	$two->thaw;
-	my $result = $two->wait;
-	let_watch();
-	if ($how eq 'cancel')
-	{
-		$result->fails('57014', qr/canceling statement/, "$how: ended");
-		got($three, $how, "$how: the next one has it");
-		is($redis->owner_of($how), $owner, "$how: passed on");
-		is($redis->script_calls - $calls, 0, "$how: without a word to Redis");
-		is($node->lock_stat('handoffs') - $handoffs, 1, "$how: one hand-over is counted");
-		rest_in_order($how, $three);
-	}
-	else
-	{
-		ok($result->dead, "$how: ended");
-		$redis->wait_for_key($how, 0);
-	}
-	is($node->lock_stat('losses'), $losses, "$how: no loss");
-	end_of($how, $one, $two, $three);
-}
-
-#
 # Taken away while it is handed.
 #
 # two is stopped and is handed the lock; redis_force_unlock takes it away.
@@ -124,8 +85,8 @@ foreach my $how ('cancel', 'terminate')
 		"$key: taken away");
 	is($node->count_locks("lost_at IS NOT NULL"), 0, "$key: no row is lost");
 	$two->thaw;
-	let_watch();
 	got($two, $key, "$key: the first takes it");
+	let_watch();
 	isnt($redis->owner_of($key), $owner, "$key: anew");
 	is($node->lock_stat('losses'), $losses, "$key: no loss");
 	rest_in_order($key, $two, $three);
@@ -146,8 +107,8 @@ foreach my $how ('cancel', 'terminate')
 	my $owner = hand_to_stopped($key, $one, $two);
 	$redis->cmd('DEL', $key);
 	$two->thaw;
-	let_watch();
 	got($two, $key, "$key: still the first");
+	let_watch();
 	isnt($redis->owner_of($key), $owner, "$key: taken anew");
 	$two->query_is("SELECT redis_fence('$key') > 0", 't', "$key: with a token");
 	rest_in_order($key, $two, $three);

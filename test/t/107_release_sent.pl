@@ -2,11 +2,12 @@
 
 # lockredis.release_wait = sent: the end of a transaction sends its releases and goes on.
 # The answer is read before the next one over that connection, or else the watchdog
-# repeats the release.  Each interleaving of the two, of other sessions of this server and
-# of failures is forced.
+# repeats the release.
 # Somebody elsewhere who waits is not always overtaken, and a session gets at once what it
 # gave back, though the release was lost or refused.  (An answer that comes when its row belongs to the
-# next hold is the simulator's: its mutant sent_any_owner.)
+# next hold, a release or an answer that is lost, a session that ends before it is answered, and a
+# release that comes late are the simulator's: its mutants sent_any_owner, sent_not_repeated and
+# lua_release_owner.)
 # Proves G4, G5, G15.
 
 use IO::Socket::INET;
@@ -159,23 +160,6 @@ $two->query_is("BEGIN; SELECT redis_try_multi_lock(ARRAY['next', 'more']); COMMI
 	't', 'of several keys');
 run($two, 'SELECT redis_unlock_all()');
 
-# It does not ask before that, even if the request of the first is still on its way.
-{
-	my $id = $proxy->rule(match => 'crossed', skip => 1, action => 'hold');
-	my ($losses, $orphans) = map { $node->lock_stat($_) } qw(losses orphans);
-
-	commit_of($one, 'crossed');
-	$proxy->wait_for_rule($id);
-	$two->query_is("SELECT redis_lock('crossed')", '', 'the repeat overtakes it');
-	$proxy->let_go;
-	$one->query_is("SELECT redis_try_lock('crossed')", 'f', 'the late release releases nobody');
-	$two->query_is("SELECT redis_is_held('crossed'), redis_unlock('crossed')",
-		't|t', 'the other one still has it');
-	is($node->lock_stat('losses'), $losses, 'the answer "gone" behind the repeat is no loss');
-	is($node->lock_stat('orphans'), $orphans, 'nor was it waited for');
-	all_is_free();
-}
-
 # Who waits already gets the lock by hand-over, or, on other terms, by an answer.
 foreach my $lease (undef, '1min')
 {
@@ -215,7 +199,6 @@ foreach my $taken (0, 1)
 			$redis->cmd('DEL', $name);
 		});
 	my $pid = $one->pid;
-	my $why = $taken ? 'taken by owner "other:1"' : 'deleted';
 	ok( poll_until(
 			'the loss to be logged',
 			sub { $node->logged(qr/process $pid lost the transaction-level lock "$name"/) }),
@@ -226,35 +209,7 @@ foreach my $taken (0, 1)
 # Failures
 # ----------
 
-# The connection is lost before, or behind, the release; Redis says an error.
-my %failure = (
-	'the release is dropped' => [ 'drop', 'request' ],
-	'the connection is reset before it' => [ 'reset', 'request' ],
-	'the connection is reset behind it' => [ 'cut', 'request' ],
-	'the answer is dropped' => [ 'drop', 'reply' ],
-	'the connection is closed instead of the answer' => [ 'close', 'reply' ]);
-
-foreach my $name (sort keys %failure)
-{
-	my ($action, $on) = @{ $failure{$name} };
-	my $losses = $node->lock_stat('losses');
-	my $s = $node->session;
-
-	warm_up($s);
-	my $id = $proxy->rule(on => $on, match => 'failure', skip => 1, action => $action);
-	commit_of($s, 'failure');
-	$proxy->wait_for_rule($id);
-	all_is_free();
-	$proxy->clear;
-	$s->terminate if $name =~ /dropped/;
-	$s->query_is("BEGIN; SELECT redis_xact_lock('failure'); COMMIT",
-		'', "$name: the session goes on")
-	  if $name !~ /dropped/;
-	is($node->lock_stat('losses'), $losses, "$name: no loss");
-	all_is_free();
-	$name =~ /dropped/ ? $s->vanish : $s->quit;
-}
-
+# Redis says an error.
 $redis->cmd('SCRIPT', 'FLUSH');
 run($one, "BEGIN; SELECT redis_xact_lock('flushed')");
 $redis->cmd('SCRIPT', 'FLUSH');
@@ -283,28 +238,6 @@ $one->query_is('COMMIT', '', 'refused: COMMIT says nothing');
 poll_until('the repeat to be refused', sub { $redis->cmd('EXISTS', 'refused') && left('refused') });
 $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 0);
 ok(all_is_free(), 'it is released when Redis does that again');
-
-# ----------
-# Ends of sessions
-# ----------
-
-foreach my $end (qw(quit terminate vanish freeze))
-{
-	my $s = $node->session;
-
-	warm_up($s);
-	my $id = $proxy->rule(match => 'ended', skip => 1, action => 'hold');
-	commit_of($s, 'ended');
-	$proxy->wait_for_rule($id);
-	$s->$end;
-	$two->query_is("SELECT redis_lock('ended')", '', "$end: others get the lock");
-	$proxy->let_go;
-	$two->query_is("SELECT redis_unlock('ended')", 't', 'and have it');
-	$s->thaw if $end eq 'freeze';
-	$s->quit if $end eq 'freeze';
-	$s->vanish if $end eq 'terminate';
-	all_is_free();
-}
 
 # An idle connection is closed, with an answer in it that nobody has read.
 {

@@ -69,20 +69,6 @@ foreach my $when ('in time', 'too late', 'the reply')
 	$one->quit;
 }
 
-# The watchdog's undo is not read either, and repeated.
-{
-	my $one = $node->connected_session;
-
-	hold_next(request_of('sem'), on => 'reply', times => 2);
-	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
-	poll_until('taken', sub { $redis->cmd('GET', 'sem') == 3 });
-	$one->terminate;
-	poll_until('given back', sub { $redis->cmd('GET', 'sem') == 5 });
-	$proxy->let_go;
-	no_rows();
-	is($redis->cmd('GET', 'sem'), 5, 'undone once');
-}
-
 # Undone where the semaphore has gone: it is not made anew.
 {
 	my $one = $node->connected_session;
