@@ -38,7 +38,6 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 	part->lease_ms = terms->lease_ms;
 	part->min_replicas = terms->min_replicas;
 	part->acquired_at = now;
-	h->asked_lease_ms = Max(h->asked_lease_ms, terms->lease_ms);
 	h->keep_until = terms->keep_until;
 }
 

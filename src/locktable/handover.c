@@ -140,7 +140,6 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
-	h->asked_lease_ms = Max(h->asked_lease_ms, w->terms.lease_ms);
 	h->state = HOLD_HANDED;
 	h->session = session;
 	h->committing = false;

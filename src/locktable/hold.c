@@ -164,6 +164,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
+	h->asked_lease_ms = Max(h->asked_lease_ms, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	same = moves == lt_moves(h);
 	if (deadline != 0 && same)

@@ -132,7 +132,8 @@ typedef struct LrHold
 	int64		reserve_last;	/* the last one there is, */
 	uint64		reserve_moves;	/* and lt_moves() when it was requested */
 	int			refusals;		/* by the store, in a row */
-	int64		asked_lease_ms; /* the longest that was requested, answered or not */
+	int64		asked_lease_ms; /* the longest that was requested, answered or not, or
+								 * that a scope has had renewed */
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
 	int64		repair_at;		/* several masters, some of which may not have it: when

@@ -188,20 +188,6 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 }
 
 /*
- * lose_longest_lease_ms --- the longest lease that the store may have been asked for
- */
-static int64
-lose_longest_lease_ms(const LrHold *h)
-{
-	int64		lease_ms = h->asked_lease_ms;
-
-	for (int i = 0; i < SCOPE_COUNT; i++)
-		if (h->scope[i].count > 0)
-			lease_ms = Max(lease_ms, h->scope[i].lease_ms);
-	return lease_ms;
-}
-
-/*
  * lt_note_end --- a hold is no longer renewed: note when it will have expired in the
  * stores
  *
@@ -220,7 +206,7 @@ lt_note_end(LrIndex hold)
 	for (int s = 0; s < STORE_COUNT; s++)
 		if (h->not_after[s] != 0)
 			runs_until = lr_now() + lr_call_budget();
-	h->ends_at = runs_until + lose_longest_lease_ms(h) * LR_US_PER_MS;
+	h->ends_at = runs_until + h->asked_lease_ms * LR_US_PER_MS;
 	if (h->state == HOLD_WAITING)
 		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
 	else
