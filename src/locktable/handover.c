@@ -200,12 +200,11 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 
 	/*
-	 * An announced session of the queue has to ask the store: only its owner can remove
-	 * the announcement.  A place is left to the watchdog; if the session asks, when its
-	 * answer has come.
+	 * What it has in the store, an announcement or a place, is left to the watchdog; if it
+	 * asks, when its answer has come.
 	 */
 	if (lt_wait_of(next)->kept.owner != 0 && !lt_wait_of(next)->trying &&
-		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
+		!lt_disown(next, wakes))
 		return false;
 	handover_to(next, hold, wakes);
 	return true;
