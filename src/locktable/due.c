@@ -393,11 +393,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 				if (due_collect_one(i, store, now, true, again, &items[n]))
 					n++;
 				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-				{
-					/* Read once: Min() evaluates its argument twice, and the value may change. */
-					due = lt_read_due(i, store);
-					bound = Min(bound, due);
-				}
+					bound = lr_earlier(bound, lt_read_due(i, store));
 			}
 			else
 			{
