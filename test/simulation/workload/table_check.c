@@ -469,6 +469,7 @@ check_key(LrIndex k)
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		check_store(k, i);
+		check_asked(k, i);
 		check_end(k, i);
 		if (sim_config.nservers > 1 && lr_has_fallback())
 			note_rival(k, i);

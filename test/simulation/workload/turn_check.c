@@ -215,6 +215,48 @@ check_line(int s)
 					 s, lt_keys[w->key].name, i);
 }
 
+/* Will a session here hand it to him, as it is?  Nobody tells that its lease gets short. */
+static bool
+is_to_be_handed(const LrWait *w)
+{
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+	{
+		int64		kept = lt_holds[i].keep_until;
+
+		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
+			lt_fits(i, kept <= server_clock() ? kept : 0, w))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The first of those who have no place in Redis: if no session here has a lock for him, he
+ * is to ask for one.
+ */
+static bool
+is_forgotten(const LrWait *w)
+{
+	if (w->state != WAIT_PLACED || w->standing != STANDING_PLACELESS || is_to_be_handed(w))
+		return false;
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
+		if (lt_sessions[i].wait.standing == STANDING_PLACELESS ||
+			lt_sessions[i].wait.line_at != 0)
+			return false;
+	return true;
+}
+
+/* In line is who is to ask, from the moment in which he has to. */
+static void
+check_lined_up(int s)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+
+	if (is_forgotten(w) && w->line_at == 0)
+		sim_fail("sleeps for ever", "session %d waits for %s without a place, and is not to ask for one",
+				 s, lt_keys[w->key].name);
+}
+
 /* Between any two steps: nobody has the lock of its partition. */
 void
 note_turn(int s)
@@ -225,6 +267,7 @@ note_turn(int s)
 	if (t->generation != w->generation)
 		memset(t, 0, sizeof(Turn));
 	t->generation = w->generation;
+	check_lined_up(s);
 	if (w->state == WAIT_HANDED && !w->early && !t->handed)
 		check_handed(s);
 	t->handed = w->state == WAIT_HANDED;
@@ -240,6 +283,45 @@ note_turn(int s)
 		t->kept_at = sim_now();
 	if (is_any(w, true))
 		t->left_at = sim_now();
+}
+
+/* Who does not act on a wake-up for so long is passed over. */
+#define IGNORED_AFTER	SIM_S
+
+/* The owner of an announcement in the store, of one who does not run; 0: there is none. */
+static uint64
+stands_in_the_way(const LrWait *w)
+{
+	return w->state == WAIT_QUEUED && w->in_front && !w->trying && w->woken_at != 0 &&
+		server_clock() - w->woken_at >= IGNORED_AFTER ? w->kept.owner : 0;
+}
+
+extern void __real_lt_pass_over_sleepers(void);
+extern void __wrap_lt_pass_over_sleepers(void);
+
+/* What he has announced keeps others from the key: he loses it, if there is a row for that. */
+void
+__wrap_lt_pass_over_sleepers(void)
+{
+	uint64		owner[SIM_MAX_PROCS];
+	int64		woken_at[SIM_MAX_PROCS];
+
+	for (int s = 0; s < lt_table->nsessions; s++)
+	{
+		owner[s] = stands_in_the_way(&lt_sessions[s].wait);
+		woken_at[s] = lt_sessions[s].wait.woken_at;
+	}
+	__real_lt_pass_over_sleepers();
+	for (int s = 0; s < lt_table->nsessions; s++)
+	{
+		const LrWait *w = &lt_sessions[s].wait;
+
+		if (owner[s] != 0 && w->state == WAIT_QUEUED && !w->trying &&
+			w->kept.owner == owner[s] &&
+			lt_table->nrows.value + SIM_MAX_PROCS < (uint32) lt_table->max_locks)
+			sim_fail("sleeps for ever", "session %d has announced itself for %s and has not run for %.3f ms, and is waited for",
+					 s, lt_keys[w->key].name, (server_clock() - woken_at[s]) / 1000.0);
+	}
 }
 
 static bool
@@ -343,6 +425,24 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 				 key->name, (sim_now() - *since) / (double) SIM_S);
 }
 
+/* Who is in front and has been told that the key is busy gets told of its releases. */
+#define LISTEN_MAX	(10 * SIM_S)
+
+static int64 unsubscribed_since[SIM_MAX_LOCKS][TOPIC_COUNT];
+
+static void
+check_subscribing(LrIndex k, LrTopic topic, bool good)
+{
+	const LrKey *key = &lt_keys[k];
+	int64	   *since = &unsubscribed_since[k][topic];
+
+	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue_head != LR_NONE &&
+			   !redis_is_denied(key->name), since);
+	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) > LISTEN_MAX)
+		sim_fail("sleeps untold", "releases of %s are not listened to for %.3f s", key->name,
+				 (sim_now() - *since) / (double) SIM_S);
+}
+
 extern void __real_lt_subscription_confirmed(const TopicKey *topic);
 extern void __wrap_lt_subscription_confirmed(const TopicKey *topic);
 
@@ -385,22 +485,6 @@ check_untold(int s, bool good)
 				 s, lt_keys[w->key].name, (w->looks_at - server_clock()) / (double) SIM_S);
 }
 
-/*
- * The first of those who have no place in Redis: if no session here has the lock, he is to
- * ask for one.
- */
-static bool
-is_forgotten(const LrWait *w)
-{
-	if (w->state != WAIT_PLACED || w->standing != STANDING_PLACELESS || is_any(w, false))
-		return false;
-	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.standing == STANDING_PLACELESS ||
-			lt_sessions[i].wait.line_at != 0)
-			return false;
-	return true;
-}
-
 static void
 check_placeless(int s, bool good)
 {
@@ -435,7 +519,10 @@ check_sleepers(void)
 	for (int b = 0; b < lt_table->nbuckets; b++)
 		for (LrIndex k = lt_buckets[b]; k != LR_NONE; k = lt_keys[k].next)
 			for (int topic = 0; topic < TOPIC_COUNT; topic++)
+			{
 				check_listening(k, topic, good && lr_watchdog_running());
+				check_subscribing(k, topic, good && lr_watchdog_running());
+			}
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;

@@ -18,9 +18,11 @@
 #include "workload.h"
 
 #include "../../../src/locktable/locktable_int.h"
+#include "../../../src/settings.h"
 
 #include "../kernel/redis_nodes.h"
 #include "../kernel/server.h"
+#include "../models/kinds.h"
 
 /* A shorter lease may end by a store that is slow or a process that is stopped. */
 #define LEASE_MIN_MS	3000
@@ -216,6 +218,100 @@ __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max, more);
 	check_choice(store, now, items, n);
 	return n;
+}
+
+extern void __real_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
+extern void __wrap_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
+extern void __real_lt_take_due(LrIndex hold, StoreId store);
+extern void __wrap_lt_take_due(LrIndex hold, StoreId store);
+
+/* Of whom a hold was when its request had failed, and until when that was put off. */
+static struct
+{
+	uint64		owner;
+	int64		until;
+}			put_off[SIM_MAX_LOCKS][STORE_COUNT];
+
+void
+__wrap_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
+{
+	__real_lt_retry_at(hold, owner, store, at);
+	put_off[hold][store].owner = owner;
+	put_off[hold][store].until = at;
+}
+
+/* The watchdog looks at it now, under the partition lock: not before it was to. */
+void
+__wrap_lt_take_due(LrIndex hold, StoreId store)
+{
+	int64		due = (int64) lt_leases[hold].due[store].value;
+	int64		deadline = (int64) lt_leases[hold].deadline.value;
+
+	if (put_off[hold][store].owner == lt_leases[hold].owner.value &&
+		put_off[hold][store].until == due && due > server_clock() &&
+		due != deadline && due != lt_due_of_held(&lt_holds[hold], deadline))
+		sim_fail("not the most urgent", "hold %d, which was refused or not answered, is tried again %.3f ms before its time",
+				 hold, (due - server_clock()) / 1000.0);
+	__real_lt_take_due(hold, store);
+}
+
+/* ----------
+ * For how long a store may have it
+ * ----------
+ */
+
+/*
+ * asked_until --- until when a store may have it by what was asked for, or is known
+ *
+ * What is to stay locked for a time is asked for that from when it is sent, and a request
+ * has its time; so has one that was sent before a hold has come to its end.
+ */
+static int64
+asked_until(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	int64		until = Max(server_clock() + h->asked_lease_ms * SIM_MS,
+							(int64) lt_leases[hold].deadline.value);
+
+	if (h->keep_until == 0 && h->ends_at == 0)
+		return until;
+	return Max(until, Max(h->keep_until, h->ends_at) + lr_call_budget());
+}
+
+/*
+ * check_asked --- a lock is in Redis for no longer than the lock table takes it to be
+ *
+ * A write lock is there for as long as a read lock beside it.
+ */
+void
+check_asked(LrIndex k, LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+	uint32		beside = lr_kind(h->kind)->beside;
+	int64		most = asked_until(hold);
+	char		owner[LR_OWNER_MAX];
+	int64		until;
+
+	if (sim_config.sentinels || sim_config.cluster || sim_config.masters > 0 ||
+		!redis_clocks_are_good() || h->owner == 0 || h->kind == KIND_SHARED ||
+		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
+		return;
+	for (LrIndex i = lt_keys[k].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if ((beside & KIND_BIT(lt_holds[i].kind)) != 0)
+			most = Max(most, asked_until(i));
+	for (int s = 0; s < lt_table->nsessions; s++)
+	{
+		const LrWait *w = &lt_sessions[s].wait;
+
+		if (w->state != WAIT_NONE && w->key == k && (beside & KIND_BIT(w->terms.kind)) != 0)
+			most = Max(most, asked_until(w->hold));
+	}
+	lr_owner_text(h->owner, owner);
+	until = redis_owned_there_until(redis_place_of(lt_keys[k].name), lt_keys[k].name, owner);
+	if (until - sim_now() > most - server_clock() + 2 * SIM_MS)
+		sim_fail("left behind", "Redis has %s (%s) for another %.3f ms, and for %.3f ms it was asked for at most",
+				 lt_keys[k].name, lt_state_names[h->state], (until - sim_now()) / 1000.0,
+				 (most - server_clock()) / 1000.0);
 }
 
 /* ----------

@@ -170,5 +170,6 @@ extern void check_rolling(const char *name, const ScopeHold *scope);
 
 /* After each turn of a process. */
 extern void check_forced_looks(void);
+extern void check_asked(LrIndex k, LrIndex hold);
 
 #endif							/* SIM_WORKLOAD_H */
