@@ -143,6 +143,14 @@ begin_to_use(int cluster)
 	}
 	state[s].owes_warning = false;
 	state[s].last = cluster;
+
+	/* A reply decided that its node had sent before it went away for good (clusters_end()). */
+	if (cluster == 1 && !other_is_there())
+	{
+		sim_trace("the node of cluster 1 is back");
+		net_listen(REDIS_PORT(OTHER_NODE), OTHER_NODE);
+		sim_disturbed(sim_now() + SIM_S);
+	}
 }
 
 void
