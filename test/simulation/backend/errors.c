@@ -443,6 +443,8 @@ void
 sim_check_for_interrupts(void)
 {
 	backend_must_hold_no_lock("CHECK_FOR_INTERRUPTS");
+	if (backend_must_not_raise != NULL)
+		sim_fail("must not raise", "interrupts are taken %s", backend_must_not_raise);
 	sim_yield("interrupts?");
 	if (InterruptPending)
 		ProcessInterrupts();

@@ -442,6 +442,13 @@ has_unlocked_loss(void)
 	return false;
 }
 
+/* So much of a lease has to be left at a commit, or its store is asked. */
+static int64
+asks_from(LrIndex i)
+{
+	return end_of(i) - lr_commit_margin(lt_longest_lease_ms(lt_holds[i].scope) * LR_US_PER_MS);
+}
+
 void
 ledger_guard_passed(void)
 {
@@ -460,6 +467,10 @@ ledger_guard_passed(void)
 			sim_fail("commit under a loss",
 					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name, (guard_looks_after - end_of(i)) / 1000.0);
+		if (h->state == HOLD_HELD && asks_from(i) <= guard_looks_after)
+			sim_fail("commit under a loss",
+					 "%s was to end %.3f ms after the guard looked last, and was not asked about",
+					 lt_keys[h->key].name, (end_of(i) - guard_looks_after) / 1000.0);
 		if ((sim_config.sentinels || sim_config.cluster) && h->state == HOLD_HELD &&
 			h->store == STORE_REDIS && h->topology < guard_knows_master[i])
 			sim_fail("former master",

@@ -336,8 +336,8 @@ spoil_results(StoreOp *op)
 }
 
 /*
- * check_lifetime --- what the worker remembers of the row lasts for as long as its session
- * believes to have the lock
+ * check_lifetime --- what the worker remembers of the row lasts for as long as its session, or one
+ * that reads beside others, believes to have the lock
  */
 static void
 check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
@@ -374,7 +374,7 @@ __wrap_rows_execute(LockTables *tables, StoreOp *op)
 	if (op->outcome == STORE_BUSY && op->holder[0] == '\0')
 		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);
 	if ((op->kind == STORE_SET || op->kind == STORE_RENEW) && op->outcome == STORE_OK &&
-		op->lock_kind != KIND_READ && op->keep_ms == 0)
+		op->keep_ms == 0)
 		check_lifetime(tables, op, key);
 	sim_trace("table: operation %d on %s (%d) of %llu: outcome %d", op->kind, key,
 			  op->lock_kind, (unsigned long long) op->owner, op->outcome);
