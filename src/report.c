@@ -143,7 +143,7 @@ report_has_other_kind(const LrName *name, KindId has, KindId wanted)
 			 errmsg("cannot take the %s lock \"%s\"", lr_kind(wanted)->name, shown(name)),
 			 errdetail("This session has the %s lock of that key, and would wait for itself.",
 					   lr_kind(has)->name),
-			 (lr_kind(wanted)->beside & KIND_BIT(has)) != 0 ?
+			 kindset_has(lr_kind(has)->beside, wanted) ?
 			 errhint("Take the %s lock first, or give the %s lock back before.",
 					 lr_kind(wanted)->name, lr_kind(has)->name) :
 			 errhint("Use another key.")));

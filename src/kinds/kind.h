@@ -25,6 +25,8 @@
 
 #include "lockredis.h"
 
+#include "port/pg_bitutils.h"
+
 #include "kinds/lua_ids.h"
 #include "names.h"
 #include "store/op.h"
@@ -42,6 +44,13 @@ typedef enum KindId
 	KIND_LATCH,
 	KIND_COUNT
 } KindId;
+
+/* A set of kinds. */
+typedef uint32 KindSet;
+
+/* How many there are of each kind.  The simulator has two kinds more. */
+#define KIND_ROOM			(KIND_COUNT + 2)
+typedef uint32 KindCounts[KIND_ROOM];
 
 #define KIND_BIT(id)		(1U << (id))
 
@@ -131,19 +140,18 @@ typedef struct LockKind
 	const char *made_by;		/* function that defines the number of permits, or NULL */
 
 	/*
-	 * KIND_BITs of the kinds that it conflicts with: other sessions cannot hold the
-	 * key as one of those at the same time.  Symmetric: checked by
-	 * lr_kinds_conflict().
+	 * The kinds that it conflicts with: other sessions cannot hold the key as one of
+	 * those at the same time.  Symmetric: checked by lr_kinds_conflict().
 	 */
-	uint32		excludes;
+	KindSet		excludes;
 
 	/*
-	 * KIND_BITs of the kinds that the store keeps in a value of the same form, so
-	 * that a key can have one together with this one or after it.  While a session of
-	 * this server holds the key as any other kind, a request is refused at once, as
-	 * the store would do.
+	 * The kinds that the store keeps in a value of the same form, so that a key can
+	 * have one together with this one or after it.  While a session of this server
+	 * holds the key as any other kind, a request is refused at once, as the store would
+	 * do.
 	 */
-	uint32		alike;
+	KindSet		alike;
 
 	/*
 	 * The kind that a session holds once it has the lock.  Kinds with the same
@@ -166,10 +174,10 @@ typedef struct LockKind
 	bool		one_asks;
 
 	/*
-	 * KIND_BITs of the kinds that a session which holds this one may take of the same
-	 * key in addition (a writer that reads).
+	 * The kinds beside which their own session may take this one of the same key (a
+	 * writer that reads).
 	 */
-	uint32		beside;
+	KindSet		beside;
 
 	/*
 	 * May a session of this server pass it to the next one in the queue of this server,
@@ -270,6 +278,44 @@ lr_kind(KindId id)
 	return lr_kinds[id];
 }
 
+static inline bool
+kindset_has(KindSet kinds, KindId kind)
+{
+	return (kinds & KIND_BIT(kind)) != 0;
+}
+
+static inline void
+kindset_add(KindSet *kinds, KindId kind)
+{
+	*kinds |= KIND_BIT(kind);
+}
+
+/*
+ * Find the next kind of the set, beginning with *kind; false: there is none.  A loop is
+ * "for (KindId kind = 0; kindset_next(kinds, &kind); kind++)".
+ */
+static inline bool
+kindset_next(KindSet kinds, KindId *kind)
+{
+	kinds &= ~(KIND_BIT(*kind) - 1);
+	if (kinds == 0)
+		return false;
+	*kind = pg_rightmost_one_pos32(kinds);
+	return true;
+}
+
+/* The kinds of which there are any. */
+static inline KindSet
+kindset_counted(const KindCounts counts)
+{
+	KindSet		kinds = 0;
+
+	for (int k = 0; k < KIND_ROOM; k++)
+		if (counts[k] > 0)
+			kindset_add(&kinds, k);
+	return kinds;
+}
+
 /* The call of an operation (below STORE_CALLS). */
 static inline const KindCall *
 lr_call(KindId kind, StoreOpKind op)
@@ -278,7 +324,14 @@ lr_call(KindId kind, StoreOpKind op)
 }
 
 /* Do these kinds conflict?  Then two sessions cannot hold the key as one each. */
-extern bool lr_kinds_conflict(KindId one, KindId other);
+static inline bool
+lr_kinds_conflict(KindId one, KindId other)
+{
+	bool		conflict = kindset_has(lr_kind(one)->excludes, other);
+
+	Assert(conflict == kindset_has(lr_kind(other)->excludes, one));
+	return conflict;
+}
 
 /* Is it a number that is counted (semaphore, latch) rather than a lock? */
 static inline bool

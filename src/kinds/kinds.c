@@ -26,12 +26,3 @@ const LockKind *const lr_kinds[KIND_COUNT] =
 	[KIND_SEMAPHORE] = &semaphore_kind,
 	[KIND_LATCH] = &latch_kind,
 };
-
-bool
-lr_kinds_conflict(KindId one, KindId other)
-{
-	bool		conflict = (lr_kinds[one]->excludes & KIND_BIT(other)) != 0;
-
-	Assert(conflict == ((lr_kinds[other]->excludes & KIND_BIT(one)) != 0));
-	return conflict;
-}

@@ -414,7 +414,7 @@ refused_left(LrIndex hold, int64 now, Refusal *result)
 
 	lt_note_end(hold);
 	for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lr_kind(h->kind)->beside & KIND_BIT(lt_holds[i].kind))
+		if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
 			h->ends_at = lr_later(h->ends_at, lt_deadline(i));
 	result->over = h->ends_at <= now;
 	if (!result->over)

@@ -208,7 +208,7 @@ check_holds(LrIndex k)
 			return check_says("hold %d of %.*s belongs to another key", i, NAME(key));
 		if (lt_holds[i].prev != prev)
 			return check_says("the holds of %.*s have a broken link at %d", NAME(key), i);
-		if (!lt_has_kinds(key, KIND_BIT(lt_holds[i].kind)))
+		if (!kindset_has(key->hold_kinds, lt_holds[i].kind))
 			return check_says("hold %d of %.*s is of a kind that is not noted", i, NAME(key));
 		prev = i;
 		CHECK(check_hold_state(i));
@@ -227,7 +227,7 @@ check_queue(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
 	LrIndex		prev = LR_NONE;
-	uint32		kinds = 0;
+	KindSet		kinds = 0;
 	int			n = 0;
 
 	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
@@ -242,7 +242,7 @@ check_queue(LrIndex k)
 		if (w->state != WAIT_QUEUED || w->key != k || w->hash != key->hash)
 			return check_says("session %d is in the queue of %.*s and does not wait for it", s,
 							  NAME(key));
-		kinds |= KIND_BIT(w->terms.kind);
+		kindset_add(&kinds, w->terms.kind);
 		prev = s;
 	}
 	if (key->queue_tail != prev)
@@ -312,12 +312,12 @@ static const char *
 check_front(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
-	uint32		n[LT_MAX_KINDS] = {0};
-	uint32		excluded = 0;
+	KindCounts	n = {0};
+	KindSet		excluded = 0;
 	LrIndex		s = key->queue_head;
 	LrIndex		tail = LR_NONE;
 
-	for (; s != LR_NONE && (excluded & KIND_BIT(lt_wait_of(s)->terms.kind)) == 0;
+	for (; s != LR_NONE && !kindset_has(excluded, lt_wait_of(s)->terms.kind);
 		 s = lt_wait_of(s)->next)
 	{
 		KindId		kind = lt_wait_of(s)->terms.kind;
@@ -327,7 +327,7 @@ check_front(LrIndex k)
 		n[kind]++;
 		excluded |= lr_kind(kind)->excludes;
 		if (key->scarce && lr_kind(kind)->one_asks)
-			excluded |= KIND_BIT(kind);
+			kindset_add(&excluded, kind);
 		tail = s;
 	}
 	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)

@@ -330,7 +330,7 @@ lt_key_stayed_here(LrIndex hold)
 {
 	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
 	const LrKey *key = lt_key_of(hold);
-	uint32		wanted = lr_kind(lt_holds[hold].kind)->excludes;
+	KindSet		wanted = lr_kind(lt_holds[hold].kind)->excludes;
 	bool		stayed;
 
 	LWLockAcquire(lock, LW_SHARED);

@@ -36,15 +36,17 @@
  * Those are the sessions ahead of it that conflict with it, or with one between them and
  * it, as that one has to come to the front before it.
  */
-static uint32
+static KindSet
 graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
-	uint32		behind = KIND_BIT(w->terms.kind);
-	uint32		kept_by = 0;
+	KindSet		front = kindset_counted(key->nfront);
+	KindSet		behind = 0;
+	KindSet		kept_by = 0;
 
 	if (w->in_front || w->state == WAIT_PLACED)
 		return 0;
+	kindset_add(&behind, w->terms.kind);
 	if (key->queue_kinds == behind)
 		return lr_kind(w->terms.kind)->excludes;
 	for (LrIndex i = w->prev; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
@@ -53,11 +55,11 @@ graph_kinds_ahead(const LrKey *key, LrIndex session)
 
 		if ((kind->excludes & behind) != 0)
 			kept_by |= kind->excludes;
-		behind |= KIND_BIT(lt_wait_of(i)->terms.kind);
+		kindset_add(&behind, lt_wait_of(i)->terms.kind);
 	}
-	for (int k = 0; k < LT_MAX_KINDS; k++)
-		if (key->nfront[k] > 0 && (lr_kind(k)->excludes & behind) != 0)
-			kept_by |= lr_kind(k)->excludes;
+	for (KindId kind = 0; kindset_next(front, &kind); kind++)
+		if ((lr_kind(kind)->excludes & behind) != 0)
+			kept_by |= lr_kind(kind)->excludes;
 	return kept_by;
 }
 
@@ -124,7 +126,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	int64		now = lr_now();
 	const LrKey *key;
 	KindId		kind;
-	uint32		ahead;
+	KindSet		ahead;
 	int			n = 0;
 	bool		waits = false;
 
@@ -135,7 +137,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	ahead = graph_kinds_ahead(key, session);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		bool		is_awaited = (ahead & KIND_BIT(lt_holds[i].kind)) != 0 ||
+		bool		is_awaited = kindset_has(ahead, lt_holds[i].kind) ||
 			lt_keeps_from(i, session, kind);
 
 		if (!lt_is_live(i, now) || (lt_holds[i].session == session && !is_awaited))
@@ -305,7 +307,7 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 	const LrWait *w = lt_wait_of(session);
 	int64		now = lr_now();
 	const LrKey *key;
-	uint32		ahead;
+	KindSet		ahead;
 
 	blocker->pid = 0;
 	blocker->owner[0] = '\0';
@@ -318,7 +320,7 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 	for (LrIndex i = key->first_hold; i != LR_NONE && blocker->pid == 0;
 		 i = lt_holds[i].next)
 		if (lt_is_live(i, now) && lt_holds[i].session != session &&
-			((ahead & KIND_BIT(lt_holds[i].kind)) != 0 ||
+			(kindset_has(ahead, lt_holds[i].kind) ||
 			 lt_keeps_from(i, session, w->terms.kind)))
 			blocker->pid = lt_sessions[lt_holds[i].session].pid;
 	if (blocker->pid == 0)

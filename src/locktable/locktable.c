@@ -380,7 +380,7 @@ lt_link_hold(LrIndex hold)
 	if (h->next != LR_NONE)
 		lt_holds[h->next].prev = hold;
 	key->first_hold = hold;
-	key->hold_kinds |= KIND_BIT(h->kind);
+	kindset_add(&key->hold_kinds, h->kind);
 }
 
 /*
@@ -394,18 +394,6 @@ lt_nothing_due(LrIndex hold)
 	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
 	for (int s = 0; s < STORE_COUNT; s++)
 		pg_atomic_write_u64(&lt_leases[hold].due[s], LR_NEVER);
-}
-
-/*
- * lt_has_beside --- may a session have a hold of the key beside which it may take that kind?
- */
-bool
-lt_has_beside(const LrKey *key, KindId kind)
-{
-	for (int k = 0; k < KIND_COUNT; k++)
-		if ((lr_kind(k)->beside & KIND_BIT(kind)) != 0 && lt_has_kinds(key, KIND_BIT(k)))
-			return true;
-	return false;
 }
 
 /*
@@ -427,10 +415,12 @@ lt_ask_longer(LrHold *h, int64 lease_ms)
 static void
 note_beside(const LrKey *key, const LrHold *gone)
 {
-	if (key->first_hold == LR_NONE || !lt_has_beside(key, gone->kind))
+	KindSet		beside = lr_kind(gone->kind)->beside;
+
+	if (!lt_has_kinds(key, beside))
 		return;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lr_kind(lt_holds[i].kind)->beside & KIND_BIT(gone->kind))
+		if (kindset_has(beside, lt_holds[i].kind))
 			lt_ask_longer(&lt_holds[i], gone->asked_lease_ms);
 }
 

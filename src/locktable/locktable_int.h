@@ -29,9 +29,6 @@
 #define LT_PARTITIONS		64
 #define DUE_BLOCK			64
 
-/* Room for so many kinds; KIND_COUNT (kind.h) is their number. */
-#define LT_MAX_KINDS		12
-
 /* The number of signal locks; several sessions share one. */
 #define LT_SIGNAL_LOCKS		16
 
@@ -65,14 +62,14 @@ typedef struct LrKey
 	uint32		hash;
 	LrIndex		next;			/* of the same bucket, or in the free list */
 	LrIndex		first_hold;		/* all but waiting ones */
-	uint32		hold_kinds;		/* KIND_BITs of these holds, and perhaps of some that
-								 * are gone; see lt_has_kinds */
+	KindSet		hold_kinds;		/* the kinds of these holds, and perhaps of some that are
+								 * gone; see lt_has_kinds */
 	LrIndex		queue_head;		/* sessions, linked by their wait records */
 	LrIndex		queue_tail;
 	LrIndex		front_tail;		/* see queue.c; LR_NONE if nobody waits */
-	uint32		nfront[LT_MAX_KINDS];	/* sessions in front, by kind */
-	uint32		queue_kinds;	/* KIND_BITs of all that have queued since the
-								 * queue was empty */
+	KindCounts	nfront;			/* sessions in front, by kind */
+	KindSet		queue_kinds;	/* the kinds of all that have queued since the queue
+								 * was empty */
 	LrIndex		place_head;		/* sessions that wait in the order of the store, see
 								 * places.c; linked likewise */
 	LrIndex		place_tail;
@@ -464,11 +461,10 @@ extern void lt_unlink_hold(LrIndex hold);
  * holds.  After a walk over all of them in vain, hold_kinds is set to what was seen.
  */
 static inline bool
-lt_has_kinds(const LrKey *key, uint32 kinds)
+lt_has_kinds(const LrKey *key, KindSet kinds)
 {
 	return (key->hold_kinds & kinds) != 0;
 }
-extern bool lt_has_beside(const LrKey *key, KindId kind);
 extern void lt_free_hold(LrIndex hold);
 
 /* lose.c; partition lock held. */

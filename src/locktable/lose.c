@@ -148,13 +148,13 @@ LrIndex
 lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 					WakeList *wakes)
 {
-	uint32		seen = 0;
+	KindSet		seen = 0;
 
 	if (!lt_has_kinds(key, lr_kind(kind)->excludes))
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		seen |= KIND_BIT(lt_holds[i].kind);
+		kindset_add(&seen, lt_holds[i].kind);
 		if (lt_is_live(i, now))
 		{
 			if (lt_keeps_from(i, session, kind))

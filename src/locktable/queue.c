@@ -30,8 +30,6 @@
 #include "locktable/locktable_int.h"
 #include "settings.h"
 
-StaticAssertDecl(KIND_COUNT <= LT_MAX_KINDS, "no room for all kinds of locks");
-
 static KindId
 queue_kind(LrIndex session)
 {
@@ -39,45 +37,29 @@ queue_kind(LrIndex session)
 }
 
 /*
- * queue_front_kinds --- the kinds of the sessions in front
- */
-static uint32
-queue_front_kinds(const LrKey *key)
-{
-	uint32		kinds = 0;
-
-	for (int k = 0; k < LT_MAX_KINDS; k++)
-		if (key->nfront[k] > 0)
-			kinds |= KIND_BIT(k);
-	return kinds;
-}
-
-/*
  * queue_excludes --- kinds that cannot come to the front behind a session of that kind
  */
-static uint32
+static KindSet
 queue_excludes(const LrKey *key, KindId kind)
 {
-	uint32		excluded = lr_kind(kind)->excludes;
+	KindSet		excluded = lr_kind(kind)->excludes;
 
 	if (key->scarce && lr_kind(kind)->one_asks)
-		excluded |= KIND_BIT(kind);
+		kindset_add(&excluded, kind);
 	return excluded;
 }
 
 /*
  * queue_front_excludes --- kinds that cannot join the sessions in front
  */
-static uint32
+static KindSet
 queue_front_excludes(const LrKey *key)
 {
-	uint32		excluded = 0;
+	KindSet		front = kindset_counted(key->nfront);
+	KindSet		excluded = 0;
 
-	if (key->front_tail == LR_NONE)
-		return 0;
-	for (int k = 0; k < LT_MAX_KINDS; k++)
-		if (key->nfront[k] > 0)
-			excluded |= queue_excludes(key, k);
+	for (KindId kind = 0; kindset_next(front, &kind); kind++)
+		excluded |= queue_excludes(key, kind);
 	return excluded;
 }
 
@@ -88,7 +70,7 @@ bool
 lt_would_be_in_front(const LrKey *key, KindId kind)
 {
 	return key->front_tail == key->queue_tail &&
-		(queue_front_excludes(key) & KIND_BIT(kind)) == 0;
+		!kindset_has(queue_front_excludes(key), kind);
 }
 
 /*
@@ -100,12 +82,12 @@ queue_extend_front(LrKey *key)
 	LrIndex		next = key->front_tail == LR_NONE ? key->queue_head :
 		lt_wait_of(key->front_tail)->next;
 	LrIndex		before = key->front_tail;
-	uint32		excluded;
+	KindSet		excluded;
 
 	if (next == LR_NONE)
 		return false;
 	excluded = queue_front_excludes(key);
-	while (next != LR_NONE && (excluded & KIND_BIT(queue_kind(next))) == 0)
+	while (next != LR_NONE && !kindset_has(excluded, queue_kind(next)))
 	{
 		lt_wait_of(next)->in_front = true;
 		key->nfront[queue_kind(next)]++;
@@ -146,7 +128,7 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
 		key->queue_kinds = 0;
 		key->scarce = false;
 	}
-	key->queue_kinds |= KIND_BIT(queue_kind(session));
+	kindset_add(&key->queue_kinds, queue_kind(session));
 	if (prev != key->queue_tail)
 		while (key->front_tail != LR_NONE)
 			queue_leave_front(key, key->front_tail);
@@ -234,7 +216,7 @@ lt_nudge_front(LrKey *key, WakeList *wakes)
 void
 lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 {
-	if ((queue_front_excludes(key) & KIND_BIT(kind)) != 0)
+	if (kindset_has(queue_front_excludes(key), kind))
 		lt_nudge_front(key, wakes);
 	if (lr_kind(kind)->placed)
 		lt_nudge_placeless(key, wakes);
@@ -250,7 +232,7 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 void
 lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
 {
-	if ((queue_front_kinds(key) & ~lr_kind(kind)->excludes) != 0)
+	if ((kindset_counted(key->nfront) & ~lr_kind(kind)->excludes) != 0)
 		lt_nudge_front(key, wakes);
 }
 
@@ -500,7 +482,7 @@ static void
 order_from_queue(LrKey *key, StoreId store)
 {
 	LrIndex		next;
-	uint32		kinds = 0;
+	KindSet		kinds = 0;
 
 	for (LrIndex session = key->queue_head; session != LR_NONE; session = next)
 	{
@@ -509,7 +491,7 @@ order_from_queue(LrKey *key, StoreId store)
 		next = w->next;
 		if (!lt_is_placed_by(w->terms.kind, store))
 		{
-			kinds |= KIND_BIT(w->terms.kind);
+			kindset_add(&kinds, w->terms.kind);
 			continue;
 		}
 		(void) lt_queue_remove(key, session);
@@ -530,8 +512,10 @@ order_from_queue(LrKey *key, StoreId store)
 static bool
 order_lacks_places(const LrKey *key, StoreId store)
 {
-	for (int k = 0; key->queue_head != LR_NONE && k < KIND_COUNT; k++)
-		if ((key->queue_kinds & KIND_BIT(k)) != 0 && lt_is_placed_by(k, store))
+	if (key->queue_head == LR_NONE)
+		return false;
+	for (KindId kind = 0; kindset_next(key->queue_kinds, &kind); kind++)
+		if (lt_is_placed_by(kind, store))
 			return true;
 	return false;
 }

@@ -38,17 +38,17 @@
 static LrIndex
 turn_find_other(LrKey *key, KindId kind, int64 now)
 {
-	uint32		alike = lr_kind(kind)->alike;
-	uint32		seen = 0;
+	KindSet		alike = lr_kind(kind)->alike;
+	KindSet		seen = 0;
 
 	if (!lt_has_kinds(key, ~alike))
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
-		if ((alike & KIND_BIT(lt_holds[i].kind)) == 0 && lt_is_live(i, now) &&
+		if (!kindset_has(alike, lt_holds[i].kind) && lt_is_live(i, now) &&
 			!lr_kind(lt_holds[i].kind)->passing)
 			return i;
-		seen |= KIND_BIT(lt_holds[i].kind);
+		kindset_add(&seen, lt_holds[i].kind);
 	}
 	key->hold_kinds = seen;
 	return LR_NONE;
@@ -63,12 +63,14 @@ turn_find_other(LrKey *key, KindId kind, int64 now)
 static LrIndex
 turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 {
-	if (key->first_hold == LR_NONE || !lt_has_beside(key, kind))
+	KindSet		beside = lr_kind(kind)->beside;
+
+	if (!lt_has_kinds(key, beside))
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].session == session && lt_holds[i].state == HOLD_HELD &&
 			lt_is_live(i, now) &&
-			(lr_kind(lt_holds[i].kind)->beside & KIND_BIT(kind)) != 0 &&
+			kindset_has(beside, lt_holds[i].kind) &&
 			(lr_kind(kind)->excludes & ~lr_kind(lt_holds[i].kind)->excludes) == 0)
 			return i;
 	return LR_NONE;

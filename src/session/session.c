@@ -264,7 +264,7 @@ session_require_beside(const LrName *name, KindId wanted)
 		lt_look(entry->hold, &view);
 		if (view.state == HOLD_LOST)
 			session_refuse_lost(name, &view);
-		if ((lr_kind(k)->beside & KIND_BIT(wanted)) == 0)
+		if (!kindset_has(lr_kind(wanted)->beside, k))
 			report_has_other_kind(name, view.kind, wanted);
 	}
 }

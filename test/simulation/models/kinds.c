@@ -34,7 +34,7 @@ const LockKind *const lr_kinds[KIND_COUNT + 2] =
 };
 
 static void
-describe(KindId id, const char *name, uint32 excludes, bool handed_over,
+describe(KindId id, const char *name, KindSet excludes, bool handed_over,
 		 const LuaId *scripts)
 {
 	LockKind   *kind = &kinds[id];
@@ -43,7 +43,7 @@ describe(KindId id, const char *name, uint32 excludes, bool handed_over,
 	kind->name = name;
 	kind->held_as = id;
 	kind->excludes = excludes;
-	kind->alike = kind->beside = UINT32_MAX;
+	kind->alike = UINT32_MAX;
 	kind->handed_over = handed_over;
 	for (int i = 0; i < STORE_CALLS; i++)
 	{
@@ -94,13 +94,7 @@ describe_kinds(void)
 	copy(KIND_LATCH, &latch_kind);
 	describe(KIND_SHARED, "shared", KIND_BIT(KIND_REENTRANT), false, shared);
 	describe(KIND_FREE, "free", 0, false, excludes_nobody);
-}
-
-bool
-lr_kinds_conflict(KindId one, KindId other)
-{
-	bool		conflict = (kinds[one].excludes & KIND_BIT(other)) != 0;
-
-	Assert(conflict == ((kinds[other].excludes & KIND_BIT(one)) != 0));
-	return conflict;
+	for (int i = 0; i < lengthof(kinds); i++)
+		kinds[i].beside |= KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_SHARED) |
+			KIND_BIT(KIND_FREE);
 }

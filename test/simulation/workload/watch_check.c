@@ -287,7 +287,6 @@ void
 check_asked(LrIndex k, LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	uint32		beside = lr_kind(h->kind)->beside;
 	int64		most = asked_until(hold);
 	char		owner[LR_OWNER_MAX];
 	int64		until;
@@ -297,13 +296,14 @@ check_asked(LrIndex k, LrIndex hold)
 		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
 		return;
 	for (LrIndex i = lt_keys[k].first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if ((beside & KIND_BIT(lt_holds[i].kind)) != 0)
+		if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
 			most = Max(most, asked_until(i));
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 
-		if (w->state != WAIT_NONE && w->key == k && (beside & KIND_BIT(w->terms.kind)) != 0)
+		if (w->state != WAIT_NONE && w->key == k &&
+			kindset_has(lr_kind(w->terms.kind)->beside, h->kind))
 			most = Max(most, asked_until(w->hold));
 	}
 	lr_owner_text(h->owner, owner);
