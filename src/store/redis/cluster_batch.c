@@ -47,52 +47,28 @@
 #define LINKS_KEPT			16
 
 /*
- * cluster_batch_init --- a client for all nodes of a cluster; does not connect yet
- */
-void
-cluster_batch_init(ClusterBatch *c, const char *role, bool patient, bool judge)
-{
-	memset(c, 0, sizeof(ClusterBatch));
-	strlcpy(c->role, role, sizeof(c->role));
-	c->patient = patient;
-	c->judge = judge;
-	c->home = CLUSTER_NO_NODE;
-}
-
-/*
- * cluster_link --- the link to the node in this row, made if needed; NULL when out of
+ * cluster_link --- the batch at the node in this row, made if needed; NULL when out of
  * memory
  */
 static NodeBatch *
-cluster_link(ClusterBatch *c, int row)
+cluster_link(NodeSet *s, int row)
 {
-	NodeBatch  *b = c->link[row];
+	NodeBatch  *b = s->node[row];
 
 	if (b == NULL)
 	{
 		b = calloc(1, sizeof(NodeBatch));
 		if (b == NULL)
 			return NULL;
-		if (!node_batch_make(b, NODE_MASTER + row, c->role, c->patient,
-							 c->judge && row == c->home))
+		if (!node_batch_make(b, NODE_MASTER + row, s->role, s->patient,
+							 s->judge && row == s->home))
 		{
 			free(b);
 			return NULL;
 		}
-		c->link[row] = b;
+		s->node[row] = b;
 	}
 	return b;
-}
-
-int
-cluster_batch_busy(ClusterBatch *c, NodeBatch **out)
-{
-	int			n = 0;
-
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->batch.active)
-			out[n++] = c->link[i];
-	return n;
 }
 
 /* ----------
@@ -132,7 +108,7 @@ cluster_is_open(const StoreOp *op)
 static int
 cluster_any_node(const ClusterBatch *c)
 {
-	int			row = c->home;
+	int			row = c->set.home;
 
 	for (int i = 0; i < SLOT_COUNT && row == CLUSTER_NO_NODE; i++)
 		row = cluster_owner(i, NULL);
@@ -148,8 +124,8 @@ cluster_any_node(const ClusterBatch *c)
 static bool
 cluster_is_taken(const ClusterBatch *c, int row)
 {
-	return row != CLUSTER_NO_NODE && c->link[row] != NULL && c->link[row]->batch.active &&
-		redis_target_is_outdated(&c->link[row]->target);
+	return row != CLUSTER_NO_NODE && c->set.node[row] != NULL && c->set.node[row]->batch.active &&
+		redis_target_is_outdated(&c->set.node[row]->target);
 }
 
 /*
@@ -214,15 +190,15 @@ cluster_explain(char *out, size_t size)
 static void
 cluster_note_end(ClusterBatch *c, int row)
 {
-	NodeBatch  *b = c->link[row];
+	NodeBatch  *b = c->set.node[row];
 
 	if (!c->at_work[row] || b->batch.active)
 		return;
 	c->at_work[row] = false;
-	if (b->batch.error.sqlstate == 0 || (c->home_failed && row != c->home))
+	if (b->batch.error.sqlstate == 0 || (c->home_failed && row != c->set.home))
 		return;
 	c->batch.error = b->batch.error;
-	c->home_failed = row == c->home;
+	c->home_failed = row == c->set.home;
 }
 
 /*
@@ -232,7 +208,7 @@ static void
 cluster_join(ClusterBatch *c, int row, int n)
 {
 	StoreBatch *batch = &c->batch;
-	NodeBatch  *b = cluster_link(c, row);
+	NodeBatch  *b = cluster_link(&c->set, row);
 
 	if (b != NULL)
 	{
@@ -262,7 +238,7 @@ cluster_route(ClusterBatch *c)
 	char		why[sizeof(c->batch.error.detail)];
 
 	c->routed_by = topology_epoch();
-	c->route_at = LR_NEVER;
+	c->set.look_at = LR_NEVER;
 	for (int i = 0; i < batch->nops; i++)
 	{
 		StoreOp    *op = &batch->ops[i];
@@ -293,7 +269,7 @@ cluster_route(ClusterBatch *c)
 	{
 		int64		now = lr_now();
 
-		c->route_at = now + MAP_POLL;
+		c->set.look_at = now + MAP_POLL;
 		if (now - c->map_wanted_at >= MAP_PATIENCE)
 		{
 			c->map_wanted_at = now;
@@ -320,10 +296,10 @@ cluster_take_over(ClusterBatch *c)
 	int			handed_on = 0;
 
 	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
+		if (c->set.node[i] != NULL)
 		{
-			handed_on += c->link[i]->handed_on;
-			c->link[i]->handed_on = 0;
+			handed_on += c->set.node[i]->handed_on;
+			c->set.node[i]->handed_on = 0;
 		}
 	if (handed_on == 0)
 		return;
@@ -335,19 +311,19 @@ cluster_take_over(ClusterBatch *c)
 
 		if (!cluster_is_open(op))
 			continue;
-		if (op->part == PART_LATER && c->patient && c->tried_again >= TRYAGAIN_PATIENCE)
+		if (op->part == PART_LATER && c->set.patient && c->tried_again >= TRYAGAIN_PATIENCE)
 			cluster_give_up(c, op);
 		else if (op->part == PART_LATER)
-			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
+			c->set.look_at = Min(c->set.look_at, now + TRYAGAIN_PAUSE);
 		else if (op->part > PART_SENT_TO(0))
 		{
 			c->refused_at = now;
-			c->route_at = Min(c->route_at, now);
+			c->set.look_at = Min(c->set.look_at, now);
 		}
 		else if (cluster_is_taken(c, PART_SENT_ROW(op->part)))
 		{
 			op->part = PART_LATER;
-			c->route_at = Min(c->route_at, now + TRYAGAIN_PAUSE);
+			c->set.look_at = Min(c->set.look_at, now + TRYAGAIN_PAUSE);
 		}
 		else
 		{
@@ -377,14 +353,14 @@ cluster_end(ClusterBatch *c)
 
 	batch_forget(&c->batch);
 	for (int i = 0; i < NODE_MASTERS; i++)
-		n += c->link[i] != NULL && node_batch_is_connected(c->link[i]);
+		n += c->set.node[i] != NULL && node_batch_is_connected(c->set.node[i]);
 	for (; n > LINKS_KEPT; n--)
 	{
 		NodeBatch  *oldest = NULL;
 
 		for (int i = 0; i < NODE_MASTERS; i++)
 		{
-			NodeBatch  *b = c->link[i];
+			NodeBatch  *b = c->set.node[i];
 
 			if (b != NULL && node_batch_is_connected(b) &&
 				(oldest == NULL || b->progress_at < oldest->progress_at))
@@ -396,44 +372,78 @@ cluster_end(ClusterBatch *c)
 }
 
 /*
- * cluster_look --- handle what links have handed on, and what failed; end the batch if
- * all is done
+ * cluster_end_open --- end operations that belong to no link if it is time, or if they
+ * cannot be sent now and that is not waited for
  */
 static void
-cluster_look(ClusterBatch *c)
+cluster_end_open(ClusterBatch *c)
 {
+	char		why[sizeof(c->batch.error.detail)];
+
+	if (!c->set.over && !c->set.leave &&
+		(lr_now() < c->map_until || cluster_open_slots() < SLOT_COUNT))
+		return;
+	cluster_explain(why, sizeof(why));
+	for (int i = 0; i < c->batch.nops && c->batch.left > 0; i++)
+	{
+		StoreOp    *op = &c->batch.ops[i];
+
+		if (cluster_is_open(op))
+			cluster_fail_op(c, op, ERRCODE_STORE_FAILED, op->part == PART_LATER ?
+							"The slot of the key is being moved to another node." : why);
+	}
+	c->set.look_at = LR_NEVER;
+}
+
+/*
+ * cluster_batch_look --- handle what links have handed on, what has to be routed again,
+ * and what failed; end the batch if all is done
+ */
+void
+cluster_batch_look(NodeSet *s)
+{
+	ClusterBatch *c = (ClusterBatch *) s;
 	bool		busy = false;
 
 	if (!c->batch.active)
 		return;
 	cluster_take_over(c);
+	if (c->batch.left > 0 &&
+		(lr_now() >= s->look_at || c->routed_by != topology_epoch()))
+		cluster_route(c);
+	if (c->batch.left > 0)
+		cluster_end_open(c);
 	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
+		if (s->node[i] != NULL)
 			cluster_note_end(c, i);
 	for (int i = 0; i < NODE_MASTERS && !busy; i++)
-		busy = c->link[i] != NULL && c->link[i]->batch.active;
+		busy = node_set_is_busy(s, i);
 	if (!busy && c->batch.left == 0)
 		cluster_end(c);
 }
 
 void
-cluster_batch_drop(ClusterBatch *c)
+cluster_batch_drop(NodeSet *s)
 {
+	ClusterBatch *c = (ClusterBatch *) s;
+
 	batch_forget(&c->batch);
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		c->at_work[i] = false;
-		if (c->link[i] == NULL)
+		if (c->set.node[i] == NULL)
 			continue;
-		node_batch_drop(c->link[i]);
-		c->link[i]->handed_on = 0;
+		node_batch_drop(c->set.node[i]);
+		c->set.node[i]->handed_on = 0;
 	}
 }
 
 void
-cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
+cluster_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 {
-	cluster_batch_drop(c);
+	ClusterBatch *c = (ClusterBatch *) s;
+
+	cluster_batch_drop(s);
 	batch_start(&c->batch, ops, nops, deadline);
 	c->home_failed = false;
 	c->map_wanted_at = 0;
@@ -448,173 +458,31 @@ cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops, int64 deadline)
 			ops[i].slot = slot_of(ops[i].name, ops[i].name_len);
 		ops[i].topology = 0;
 	}
-	cluster_route(c);
-	cluster_look(c);
+	s->over = s->leave = false;
+	s->look_at = 0;
+	cluster_batch_look(s);
 }
 
 void
-cluster_batch_process(ClusterBatch *c, bool readable, bool briefly)
+cluster_batch_abandon(NodeSet *s)
 {
-	if (c->batch.left > 0 &&
-		(lr_now() >= c->route_at || c->routed_by != topology_epoch()))
-		cluster_route(c);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->batch.active)
-			node_batch_process(c->link[i], readable, briefly);
-	cluster_look(c);
-}
+	ClusterBatch *c = (ClusterBatch *) s;
 
-void
-cluster_batch_check_time(ClusterBatch *c, bool leave)
-{
-	int64		now = lr_now();
-	bool		over = now >= c->batch.deadline ||
-		(now >= c->map_until && cluster_open_slots() == SLOT_COUNT);
-	char		why[sizeof(c->batch.error.detail)];
-
-	if (c->batch.left > 0 && (over || leave))
-		cluster_explain(why, sizeof(why));
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->batch.active)
-			node_batch_check_time(c->link[i]);
-	for (int i = 0; i < c->batch.nops && c->batch.left > 0 && (over || leave); i++)
-	{
-		StoreOp    *op = &c->batch.ops[i];
-
-		if (!cluster_is_open(op))
-			continue;
-		cluster_fail_op(c, op, ERRCODE_STORE_FAILED, op->part == PART_LATER ?
-						"The slot of the key is being moved to another node." : why);
-	}
-	cluster_look(c);
-}
-
-int64
-cluster_batch_until(const ClusterBatch *c)
-{
-	int64		until = c->batch.deadline;
-
-	if (c->batch.left > 0)
-		until = Min(until, c->route_at);	/* soon, so that map_until is
-											 * checked in time, too */
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->batch.active)
-			until = Min(until, node_batch_until(c->link[i]));
-	return until;
-}
-
-void
-cluster_batch_abandon(ClusterBatch *c)
-{
 	if (!c->batch.active)
 		return;
 	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
-			node_batch_abandon(c->link[i]);
+		if (c->set.node[i] != NULL)
+			node_batch_abandon(c->set.node[i]);
 	for (int i = 0; i < c->batch.nops; i++)
 		if (c->batch.ops[i].outcome == STORE_PENDING)
 			cluster_give_up(c, &c->batch.ops[i]);
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		c->at_work[i] = false;
-		if (c->link[i] != NULL)
-			c->link[i]->handed_on = 0;
+		if (c->set.node[i] != NULL)
+			c->set.node[i]->handed_on = 0;
 	}
 	batch_set_error(&c->batch, ERRCODE_STORE_FAILED,
 					"The request was given up before it was answered.");
 	cluster_end(c);
-}
-
-/* ----------
- * Between batches
- * ----------
- */
-
-void
-cluster_batch_check_connections(ClusterBatch *c)
-{
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && c->link[i]->conn.state == CONN_READY)
-			(void) node_batch_check_connection(c->link[i], false);
-}
-
-/*
- * cluster_batch_is_connected --- to "home" if that is set, else to any node
- */
-bool
-cluster_batch_is_connected(const ClusterBatch *c)
-{
-	if (c->home != CLUSTER_NO_NODE)
-		return c->link[c->home] != NULL && node_batch_is_connected(c->link[c->home]);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && node_batch_is_connected(c->link[i]))
-			return true;
-	return false;
-}
-
-/*
- * cluster_batch_connections --- number made so far to "home", if that is set, else to
- * any node
- */
-uint32
-cluster_batch_connections(const ClusterBatch *c)
-{
-	uint32		n = 0;
-
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL && (c->home == CLUSTER_NO_NODE || c->home == i))
-			n += c->link[i]->connections;
-	return n;
-}
-
-/*
- * cluster_batch_let_go --- like node_batch_let_go(), for all links; in a signal handler
- *
- * If some connections are kept, returns when they were last used.
- */
-int64
-cluster_batch_let_go(ClusterBatch *c, int64 unused_since)
-{
-	int64		used = STORE_NOT_CONNECTED;
-	bool		gone = false;
-
-	if (c->batch.active)
-		return lr_now();
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		int64		its_use = c->link[i] == NULL ? STORE_NOT_CONNECTED :
-			node_batch_let_go(c->link[i], unused_since);
-
-		gone = gone || its_use == STORE_LET_GO;
-		used = Max(used, its_use);
-	}
-	return used == STORE_NOT_CONNECTED && gone ? STORE_LET_GO : used;
-}
-
-void
-cluster_batch_close(ClusterBatch *c)
-{
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
-			node_batch_send_idle(c->link[i]);
-	cluster_batch_abandon(c);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (c->link[i] != NULL)
-		{
-			redis_conn_close(&c->link[i]->conn);
-			redis_target_set(&c->link[i]->target, NODE_MASTER + i);
-		}
-}
-
-/*
- * cluster_batch_forget --- see cluster_batch.h
- *
- * Not at a node that is only importing the slot: it serves nothing without ASKING, and
- * the store forgets the ticket by itself in the end.
- */
-void
-cluster_batch_forget(ClusterBatch *c, const StoreOp *op)
-{
-	if (op->part >= 0 && op->part < NODE_MASTERS && c->link[op->part] != NULL && !op->asking)
-		node_batch_forget(c->link[op->part], op);
 }

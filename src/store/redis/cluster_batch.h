@@ -96,17 +96,12 @@ extern void redis_cluster_watch_interests(StoreInterests *in);
 
 typedef struct ClusterBatch
 {
-	char		role[32];
-	bool		patient;
-	bool		judge;
-	int			home;			/* row for what concerns no key; CLUSTER_NO_NODE: any */
-	NodeBatch  *link[NODE_MASTERS]; /* NULL: not needed so far */
-
+	NodeSet		set;
 	bool		at_work[NODE_MASTERS];	/* has worked on a part of the batch */
 
 	StoreBatch	batch;			/* "left" counts operations that belong to no link;
-								 * the error is that of the last failure */
-	int64		route_at;		/* when to route these again */
+								 * the error is that of the last failure.  set.look_at
+								 * says when to route these again */
 	int64		refused_at;		/* when the node of the map last refused an operation */
 	int64		map_wanted_at;	/* when we last asked for a new map */
 	int64		map_until;		/* how long to wait for the first map */
@@ -116,36 +111,10 @@ typedef struct ClusterBatch
 	bool		home_failed;	/* batch.error is that at "home" */
 } ClusterBatch;
 
-extern void cluster_batch_init(ClusterBatch *c, const char *role, bool patient,
-							   bool judge);
-
-/* Like those of NodeBatch. */
-extern void cluster_batch_start(ClusterBatch *c, StoreOp *ops, int nops,
-								int64 deadline);
-extern void cluster_batch_process(ClusterBatch *c, bool readable, bool briefly);
-
-/* Drop a batch that a longjmp has left behind; its operations may be gone. */
-extern void cluster_batch_drop(ClusterBatch *c);
-
-/*
- * End what is out of time.  "leave": also end what cannot be sent now because nobody
- * knows which node to send it to.
- */
-extern void cluster_batch_check_time(ClusterBatch *c, bool leave);
-extern int64 cluster_batch_until(const ClusterBatch *c);
-extern void cluster_batch_abandon(ClusterBatch *c);
-
-/* Return the links that are at work in "out", and their number. */
-extern int	cluster_batch_busy(ClusterBatch *c, NodeBatch **out);
-
-/* Between batches. */
-extern void cluster_batch_check_connections(ClusterBatch *c);
-extern bool cluster_batch_is_connected(const ClusterBatch *c);
-extern uint32 cluster_batch_connections(const ClusterBatch *c);
-extern int64 cluster_batch_let_go(ClusterBatch *c, int64 unused_since);
-extern void cluster_batch_close(ClusterBatch *c);
-
-/* Like node_batch_forget(), at the node that has answered. */
-extern void cluster_batch_forget(ClusterBatch *c, const StoreOp *op);
+/* See NodeSetMethod; the set is that of a ClusterBatch. */
+extern void cluster_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
+extern void cluster_batch_look(NodeSet *s);
+extern void cluster_batch_abandon(NodeSet *s);
+extern void cluster_batch_drop(NodeSet *s);
 
 #endif							/* LR_CLUSTER_BATCH_H */

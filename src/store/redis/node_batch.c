@@ -558,7 +558,7 @@ nbatch_connect(NodeBatch *b)
 	if (c->state != CONN_READY)
 		return false;
 	lr_count(STAT_CONNECTS);
-	b->connections++;
+	b->connection = c->socket.epoch;
 	b->loaded = b->ran = 0;
 	left_lose(b);
 	b->owed = b->owed_idle = b->unsent_idle = 0;

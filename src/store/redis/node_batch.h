@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * node_batch.h
- *	  A batch at one node.
+ *	  A batch at one node, and the nodes that a batch is for.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -90,7 +90,7 @@ typedef struct NodeBatch
 {
 	RedisTarget target;
 	RedisConn	conn;			/* to the target, kept between batches */
-	uint32		connections;	/* number of connections made so far */
+	uint32		connection;		/* socket.epoch of the last one that was made */
 	bool		patient;		/* watchdog: asks even a silent node */
 	bool		unread;			/* the node's answers may stay unread for long */
 	bool		quiet;			/* the last wait for several nodes found
@@ -209,6 +209,68 @@ extern void node_batch_fail(NodeBatch *b, int sqlstate, const char *detail);
 
 /* End the batch without waiting any longer; each operation gets an outcome. */
 extern void node_batch_abandon(NodeBatch *b);
+
+/* ----------
+ * A set of nodes: those that a handle of redis_store.c works with, which passes on to all
+ * of them what it is asked.
+ *
+ * What depends on the topology is behind NodeSetMethod: which operation goes to which
+ * node, and what their answers amount to.
+ * ----------
+ */
+
+typedef struct NodeSet NodeSet;
+
+/* Nothing in there waits, raises or allocates in a memory context. */
+typedef struct NodeSetMethod
+{
+	/* Begin a batch; an earlier one that a longjmp has left is dropped. */
+	void		(*start) (NodeSet *s, StoreOp *ops, int nops, int64 deadline);
+
+	/*
+	 * The nodes have worked, or it is time (look_at, over): go on with the batch, or
+	 * end it.  NULL: nothing to do.
+	 */
+	void		(*look) (NodeSet *s);
+
+	/* End the batch without waiting any longer; each operation gets an outcome. */
+	void		(*abandon) (NodeSet *s);
+
+	/* Drop a batch that a longjmp has left behind; its operations may be gone. */
+	void		(*drop) (NodeSet *s);
+
+	/* The connections were closed: what was asked is not answered any more.  Or NULL. */
+	void		(*closed) (NodeSet *s);
+
+	/* See StoreRoutine; NULL: nothing. */
+	void		(*reserve) (NodeSet *s, int n);
+	bool		(*leave) (NodeSet *s, StoreAnswered answered);
+} NodeSetMethod;
+
+struct NodeSet
+{
+	const NodeSetMethod *method;
+	char		role[32];
+	bool		patient;		/* as in NodeBatch */
+	bool		judge;			/* as for node_batch_make() */
+	NodeId		first;			/* row of the first node */
+	int			n;				/* how many there are at most */
+	NodeBatch  *node[NODE_MASTERS]; /* NULL: not needed so far, or out of memory */
+	int			home;			/* node that all is about which concerns no lock;
+								 * NODE_NONE: any */
+	int			needed;			/* connected to so many it is connected */
+	StoreBatch *batch;			/* the caller's */
+	int64		look_at;		/* when to look at the batch; LR_NEVER */
+	bool		over;			/* its deadline has passed */
+	bool		leave;			/* end what cannot be sent now */
+};
+
+/* Is the node at work? */
+static inline bool
+node_set_is_busy(const NodeSet *s, int i)
+{
+	return s->node[i] != NULL && s->node[i]->batch.active;
+}
 
 /* ----------
  * flight.c: Commands of a batch that are in flight to one Redis node, and what becomes of

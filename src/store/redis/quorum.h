@@ -206,15 +206,11 @@ typedef struct QuorumOp
 
 typedef struct QuorumBatch
 {
-	char		role[32];
-	bool		patient;
-	int			n;				/* number of masters, and of the links in use */
+	NodeSet		set;			/* its nodes are those of the links */
 	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: out of memory */
 	StoreBatch	batch;			/* the caller's */
-	bool		over;			/* the deadline has passed */
-	int64		look_at;		/* when to look at all operations; also if one
-								 * of the following has changed since the last
-								 * look: */
+
+	/* All operations are looked at again if one of these has changed. */
 	uint32		silent;			/* nodes (bits) not worth waiting for */
 	uint32		epochs;			/* sum of their socket epochs, connections and lives */
 	uint32		life[LR_MAX_MASTERS];	/* life of each row */
@@ -233,30 +229,13 @@ quorum_group(const StoreOp *op)
 	return Max(op->together, 1);
 }
 
-extern void quorum_batch_init(QuorumBatch *b, const char *role, bool patient);
-
-/* Like those of NodeBatch. */
-extern void quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
-extern void quorum_batch_drop(QuorumBatch *b);
-extern void quorum_batch_process(QuorumBatch *b, bool readable);
-extern void quorum_batch_check_time(QuorumBatch *b);
-extern int64 quorum_batch_until(const QuorumBatch *b);
-extern void quorum_batch_abandon(QuorumBatch *b);
-
-/* Return the links that have something to send or read in "out", and their number. */
-extern int	quorum_batch_busy(QuorumBatch *b, NodeBatch **out);
-
-/* Make room for n operations, if there is memory. */
-extern void quorum_batch_reserve(QuorumBatch *b, int n);
-
-/* Between batches. */
-extern void quorum_batch_check_connections(QuorumBatch *b);
-extern bool quorum_batch_is_connected(const QuorumBatch *b);
-extern int64 quorum_batch_let_go(QuorumBatch *b, int64 unused_since);
-extern void quorum_batch_close(QuorumBatch *b);
-
-/* Grows with each connection that is made. */
-extern uint32 quorum_batch_connections(const QuorumBatch *b);
+/* See NodeSetMethod; the set is that of a QuorumBatch. */
+extern void quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
+extern void quorum_batch_look(NodeSet *s);
+extern void quorum_batch_abandon(NodeSet *s);
+extern void quorum_batch_drop(NodeSet *s);
+extern void quorum_batch_closed(NodeSet *s);
+extern void quorum_batch_reserve(NodeSet *s, int n);
 
 /* ----------
  * quorum_step.c: What several masters are asked for an operation, and what they have said

@@ -27,22 +27,13 @@
 #define OWED_MOST			4096
 
 /*
- * quorum_batch_init --- a client for several masters; does not connect yet
- */
-void
-quorum_batch_init(QuorumBatch *b, const char *role, bool patient)
-{
-	memset(b, 0, sizeof(QuorumBatch));
-	strlcpy(b->role, role, sizeof(b->role));
-	b->patient = patient;
-}
-
-/*
  * quorum_batch_drop --- drop a batch that a longjmp has left; its operations may be gone
  */
 void
-quorum_batch_drop(QuorumBatch *b)
+quorum_batch_drop(NodeSet *s)
 {
+	QuorumBatch *b = (QuorumBatch *) s;
+
 	batch_forget(&b->batch);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 		if (b->link[i] != NULL)
@@ -70,24 +61,26 @@ quorum_catch_up(QuorumBatch *b, int row)
 static void
 quorum_look_where(QuorumBatch *b)
 {
-	b->n = lr_nmasters;
+	b->set.n = lr_nmasters;
+	b->set.needed = masters_quorum(lr_nmasters);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 	{
 		QuorumLink *l = b->link[i];
 
-		if (l == NULL && i < b->n)
-			l = b->link[i] = link_make(NODE_MASTER + i, b->role, b->patient);
+		if (l == NULL && i < b->set.n)
+			l = b->link[i] = link_make(NODE_MASTER + i, b->set.role, b->set.patient);
 		if (l == NULL)
 			continue;
+		b->set.node[i] = &l->node;
 		if (l->node.batch.active &&
-			(i >= b->n || redis_target_is_outdated(&l->node.target)))
+			(i >= b->set.n || redis_target_is_outdated(&l->node.target)))
 			node_batch_abandon(&l->node);
 		if (l->node.batch.active)
 			quorum_catch_up(b, i);
 		if (!l->node.batch.active)
 			link_reset(l);
 		l->mine = l->used;
-		if (i >= b->n)
+		if (i >= b->set.n)
 			redis_conn_close(&l->node.conn);
 	}
 }
@@ -104,15 +97,16 @@ quorum_may_ask(const QuorumLink *l, int owed, StoreOpKind kind)
 }
 
 void
-quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
+quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 {
+	QuorumBatch *b = (QuorumBatch *) s;
 	int64		now = lr_now();
 
-	quorum_batch_drop(b);
+	quorum_batch_drop(s);
 	quorum_look_where(b);
 	batch_start(&b->batch, ops, nops, deadline);
-	b->over = b->was_over = false;
-	b->look_at = 0;
+	s->over = b->was_over = false;
+	s->look_at = 0;
 	if (nops > b->nstates)
 	{
 		QuorumOp   *states = realloc(b->states, sizeof(QuorumOp) * nops);
@@ -135,7 +129,7 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		for (int row = 0; row < LR_MAX_MASTERS; row++)
 			b->states[i].copy[row] = b->states[i].undo[row] = -1;
 	}
-	for (int row = 0; row < b->n; row++)
+	for (int row = 0; row < b->set.n; row++)
 	{
 		QuorumLink *l = b->link[row];
 		int			owed;
@@ -153,65 +147,21 @@ quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
 		}
 		link_ask(l, put, b->batch.deadline);
 	}
-	quorum_batch_process(b, false);
+	for (int row = 0; row < s->n; row++)
+		if (node_set_is_busy(s, row))
+			node_batch_process(s->node[row], false, false);
+	quorum_batch_look(s);
 }
 
 void
-quorum_batch_process(QuorumBatch *b, bool readable)
+quorum_batch_look(NodeSet *s)
 {
-	for (int i = 0; i < b->n; i++)
-	{
-		QuorumLink *l = b->link[i];
+	QuorumBatch *b = (QuorumBatch *) s;
 
-		if (l == NULL || !l->node.batch.active)
-			continue;
-		node_batch_process(&l->node, readable, false);
-	}
 	if (b->batch.active)
 		quorum_look(b);
 	else
 		quorum_hear_all(b);
-}
-
-int
-quorum_batch_busy(QuorumBatch *b, NodeBatch **out)
-{
-	int			n = 0;
-
-	for (int i = 0; i < b->n; i++)
-		if (b->link[i] != NULL && b->link[i]->node.batch.active)
-			out[n++] = &b->link[i]->node;
-	return n;
-}
-
-void
-quorum_batch_check_time(QuorumBatch *b)
-{
-	for (int i = 0; i < b->n; i++)
-		if (b->link[i] != NULL && b->link[i]->node.batch.active)
-			node_batch_check_time(&b->link[i]->node);
-	if (!b->batch.active)
-		return;
-	b->over = lr_now() >= b->batch.deadline;
-	quorum_look(b);
-}
-
-int64
-quorum_batch_until(const QuorumBatch *b)
-{
-	int64		until = b->batch.active ? b->batch.deadline : LR_NEVER;
-
-	for (int i = 0; i < b->n; i++)
-	{
-		const QuorumLink *l = b->link[i];
-
-		if (l == NULL || !l->node.batch.active)
-			continue;
-		until = Min(until, node_batch_until(&l->node));
-	}
-	if (b->batch.active)
-		until = Min(until, b->look_at);
-	return until;
 }
 
 /*
@@ -221,8 +171,9 @@ quorum_batch_until(const QuorumBatch *b)
  * release what was granted.
  */
 void
-quorum_batch_abandon(QuorumBatch *b)
+quorum_batch_abandon(NodeSet *s)
 {
+	QuorumBatch *b = (QuorumBatch *) s;
 	int			n;
 
 	if (!b->batch.active)
@@ -236,7 +187,7 @@ quorum_batch_abandon(QuorumBatch *b)
 			if (b->batch.ops[k].outcome == STORE_PENDING)
 				quorum_settle(b, k, STORE_UNKNOWN);
 	}
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL)
 		{
 			link_cancel(b->link[i]);
@@ -248,91 +199,21 @@ quorum_batch_abandon(QuorumBatch *b)
 }
 
 void
-quorum_batch_reserve(QuorumBatch *b, int n)
+quorum_batch_reserve(NodeSet *s, int n)
 {
-	for (int i = 0; i < b->n; i++)
+	QuorumBatch *b = (QuorumBatch *) s;
+
+	for (int i = 0; i < s->n; i++)
 		if (b->link[i] != NULL)
 			(void) link_has_room(b->link[i], n, (size_t) n * 64);
 }
 
-/* ----------
- * Between batches
- * ----------
- */
-
 void
-quorum_batch_check_connections(QuorumBatch *b)
+quorum_batch_closed(NodeSet *s)
 {
-	for (int i = 0; i < b->n; i++)
-	{
-		QuorumLink *l = b->link[i];
+	QuorumBatch *b = (QuorumBatch *) s;
 
-		if (l != NULL && l->node.batch.active)
-			quorum_catch_up(b, i);
-		else if (l != NULL && l->node.conn.state == CONN_READY)
-			(void) node_batch_check_connection(&l->node, false);
-	}
-}
-
-/*
- * quorum_batch_is_connected --- to a majority?
- */
-bool
-quorum_batch_is_connected(const QuorumBatch *b)
-{
-	int			n = 0;
-
-	for (int i = 0; i < b->n; i++)
-		n += b->link[i] != NULL && node_batch_is_connected(&b->link[i]->node);
-	return b->n > 0 && n >= masters_quorum(b->n);
-}
-
-/*
- * quorum_batch_let_go --- like node_batch_let_go(), for all links; in a signal handler
- */
-int64
-quorum_batch_let_go(QuorumBatch *b, int64 unused_since)
-{
-	int64		used = STORE_NOT_CONNECTED;
-	bool		gone = false;
-
-	if (b->batch.active)
-		return lr_now();
-	for (int i = 0; i < b->n; i++)
-	{
-		int64		its_use = b->link[i] == NULL ? STORE_NOT_CONNECTED :
-			node_batch_let_go(&b->link[i]->node, unused_since);
-
-		gone = gone || its_use == STORE_LET_GO;
-		used = Max(used, its_use);
-	}
-	return used == STORE_NOT_CONNECTED && gone ? STORE_LET_GO : used;
-}
-
-void
-quorum_batch_close(QuorumBatch *b)
-{
-	quorum_batch_abandon(b);
-	for (int i = 0; i < LR_MAX_MASTERS; i++)
-	{
-		QuorumLink *l = b->link[i];
-
-		if (l == NULL)
-			continue;
-		node_batch_abandon(&l->node);
-		redis_conn_close(&l->node.conn);
-		redis_target_set(&l->node.target, NODE_MASTER + i);
-		link_reset(l);
-	}
-}
-
-uint32
-quorum_batch_connections(const QuorumBatch *b)
-{
-	uint32		n = 0;
-
-	for (int i = 0; i < LR_MAX_MASTERS; i++)
+	for (int i = 0; i < s->n; i++)
 		if (b->link[i] != NULL)
-			n += b->link[i]->node.connections;
-	return n;
+			link_reset(b->link[i]);
 }

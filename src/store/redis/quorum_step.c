@@ -109,7 +109,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 	const QuorumOp *s = &b->states[which];
 
 	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		const QuorumLink *l = b->link[i];
 		const StoreOp *copy = quorum_copy(b, i, which);
@@ -118,7 +118,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 			(s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token))
 			continue;
 		votes[i].copy = copy;
-		votes[i].awaited = !b->over && l->node.batch.active && (b->silent & (1U << i)) == 0;
+		votes[i].awaited = !b->set.over && l->node.batch.active && (b->silent & (1U << i)) == 0;
 		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
 			!link_is_tainted(l, copy, copy->sent_at) && quorum_may_vote(l, copy);
 	}
@@ -187,7 +187,7 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 {
 	const StoreOp *ops = &b->batch.ops[which];
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL && b->states[which].copy[i] < 0 &&
 			quorum_is_undone(b, i, which, n))
 			link_ask(b->link[i], quorum_put(b, i, which, ops, n, ops->kind),
@@ -243,7 +243,7 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 void
 quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 {
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		int			put = 0;
 
@@ -269,7 +269,7 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 
 	if (s->left_out != 0 || s->phase == PHASE_RAISE)
 		return false;
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
@@ -283,7 +283,7 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 			return false;
 		told++;
 	}
-	return told < masters_quorum(b->n);
+	return told < masters_quorum(b->set.n);
 }
 
 /*
@@ -300,7 +300,7 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 
 	s->attempt++;
 	s->first = -1;
-	for (int i = 0; i < b->n && s->first < 0; i++)
+	for (int i = 0; i < b->set.n && s->first < 0; i++)
 		if (b->link[i] != NULL && quorum_is_undone(b, i, which, n) &&
 			node_batch_is_connected(&b->link[i]->node) && !b->link[i]->node.batch.active &&
 			!node_is_silent(NODE_MASTER + i))
@@ -334,18 +334,18 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 	int			level = 0;
 	StoreOp		mint;
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
 			votes[i].copy->fence == op->fence)
 			level++;
-	if (level >= masters_quorum(b->n))
+	if (level >= masters_quorum(b->set.n))
 		return false;
 
 	mint = *op;
 	mint.floor = op->fence - 1;
 	s->token = op->fence;
 	s->phase = PHASE_RAISE;
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
 			votes[i].copy->fence != op->fence)
 			link_ask(b->link[i], quorum_put(b, i, which, &mint, 1, STORE_MINT),
@@ -366,7 +366,7 @@ quorum_turn_force(QuorumBatch *b, int which)
 {
 	const StoreOp *op = &b->batch.ops[which];
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		StoreOp    *seen = quorum_copy(b, i, which);
 		StoreOp		force;
@@ -432,7 +432,7 @@ quorum_watch(QuorumBatch *b, int which)
 	while (quorum_copy(b, other, which) == NULL ||
 		   quorum_copy(b, other, which)->outcome != STORE_OK)
 		other++;
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
@@ -529,7 +529,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 	error->sqlstate = ERRCODE_STORE_FAILED;
 	error->hint = NULL;
 	error->detail[0] = error->address[0] = '\0';
-	for (int i = 0; i < b->n && len < sizeof(error->detail); i++)
+	for (int i = 0; i < b->set.n && len < sizeof(error->detail); i++)
 	{
 		const QuorumLink *l = b->link[i];
 		const StoreOp *copy = quorum_copy(b, i, which);
@@ -554,7 +554,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 				error->hint = l->node.batch.error.hint;
 			}
 		}
-		else if (copy != NULL && (b->over || (b->silent & (1U << i)) != 0))
+		else if (copy != NULL && (b->set.over || (b->silent & (1U << i)) != 0))
 			words = "It did not answer in time.";
 		len += snprintf(error->detail + len, sizeof(error->detail) - len, "%sMaster %d: %s",
 						i > 0 ? "\n" : "", i + 1, words);
@@ -572,7 +572,7 @@ quorum_note_without(const QuorumBatch *b, int which)
 {
 	StoreOp    *op = &b->batch.ops[which];
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
@@ -622,7 +622,7 @@ copy_may_keep(const StoreOp *copy, const QuorumLink *l)
 static void
 quorum_cancel_late(const QuorumBatch *b, int which)
 {
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		StoreOp    *copy = quorum_copy(b, i, which);
 
@@ -642,7 +642,7 @@ quorum_nodes(const QuorumBatch *b, int which)
 	StoreOpKind kind = b->batch.ops[which].kind;
 	uint32		nodes = 0;
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
@@ -723,12 +723,12 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 	if (outcome == STORE_UNKNOWN && quorum_undoes_all(b, which, n))
 		outcome = STORE_DOWN;
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
-	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->over &&
+	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->set.over &&
 		now + pause < b->batch.deadline)
 	{
 		s->phase = PHASE_PAUSE;
 		s->again_at = now + pause;
-		b->look_at = Min(b->look_at, s->again_at);
+		b->set.look_at = Min(b->set.look_at, s->again_at);
 		return;
 	}
 	if (outcome == STORE_BUSY && split)
@@ -756,9 +756,9 @@ quorum_lingers(QuorumBatch *b, int which)
 
 	if (s->linger_until == 0)
 		s->linger_until = now + LINGER_TIME;
-	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->over)
+	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->set.over)
 		return false;
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
 		QuorumLink *l = b->link[i];
 		const StoreOp *copy = quorum_copy(b, i, which);
@@ -768,9 +768,9 @@ quorum_lingers(QuorumBatch *b, int which)
 			(ready && !is_force) || (!ready && !link_is_soon_ready(l, now)) ||
 			node_is_silent(NODE_MASTER + i))
 			continue;
-		b->look_at = Min(b->look_at, s->linger_until);
+		b->set.look_at = Min(b->set.look_at, s->linger_until);
 		if (!ready)
-			b->look_at = Min(b->look_at, l->linger_until);
+			b->set.look_at = Min(b->set.look_at, l->linger_until);
 		return true;
 	}
 	return false;
@@ -790,11 +790,11 @@ quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
 		s->linger_until = now + WANTED_TIME;
 	if (now >= s->linger_until)
 		return false;
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if ((b->batch.ops[which].wanted & (1U << i)) != 0 && votes[i].awaited &&
 			votes[i].copy->outcome == STORE_PENDING)
 		{
-			b->look_at = Min(b->look_at, s->linger_until);
+			b->set.look_at = Min(b->set.look_at, s->linger_until);
 			return true;
 		}
 	return false;
@@ -827,12 +827,12 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 		StoreOutcome its;
 
 		quorum_votes(b, which + k, votes);
-		its = quorum_decide(&ops[k], votes, b->n);
+		its = quorum_decide(&ops[k], votes, b->set.n);
 		if (its == STORE_PENDING)
 			return;
 		if (its != STORE_OK)
 			outcome = its;
-		split = split || quorum_is_split(votes, b->n);
+		split = split || quorum_is_split(votes, b->set.n);
 	}
 	if (ops->wanted != 0 && quorum_awaits_wanted(b, which, votes))
 		return;
@@ -873,14 +873,14 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 
 	if (s->phase == PHASE_PAUSE)
 	{
-		if (b->over)
+		if (b->set.over)
 		{
 			quorum_settle_split(b, which, n);
 			return;
 		}
 		if (lr_now() < s->again_at)
 		{
-			b->look_at = Min(b->look_at, s->again_at);
+			b->set.look_at = Min(b->set.look_at, s->again_at);
 			return;
 		}
 		quorum_begin_attempt(b, which, n);
@@ -889,7 +889,7 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 	{
 		const StoreOp *copy = quorum_copy(b, s->first, which);
 
-		if (copy != NULL && copy->outcome == STORE_PENDING && !b->over &&
+		if (copy != NULL && copy->outcome == STORE_PENDING && !b->set.over &&
 			!node_is_silent(NODE_MASTER + s->first))
 			return;
 		if (copy != NULL && copy->outcome == STORE_BUSY)
@@ -947,7 +947,7 @@ quorum_hear_all(QuorumBatch *b)
 	while (news)
 	{
 		news = false;
-		for (int i = 0; i < b->n; i++)
+		for (int i = 0; i < b->set.n; i++)
 		{
 			int			nheard = b->link[i] != NULL ? b->link[i]->nheard : 0;
 
@@ -970,19 +970,19 @@ quorum_is_changed(QuorumBatch *b)
 	uint32		epochs = 0;
 	bool		changed;
 
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 	{
-		if (node_is_silent(NODE_MASTER + i) && (b->patient || lr_watchdog_running()))
+		if (node_is_silent(NODE_MASTER + i) && (b->set.patient || lr_watchdog_running()))
 			silent |= 1U << i;
 		if (b->link[i] != NULL)
-			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connections;
+			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connection;
 		quorum_void_others(b, i);
 		epochs += b->life[i];
 	}
-	changed = silent != b->silent || epochs != b->epochs || b->over != b->was_over;
+	changed = silent != b->silent || epochs != b->epochs || b->set.over != b->was_over;
 	b->silent = silent;
 	b->epochs = epochs;
-	b->was_over = b->over;
+	b->was_over = b->set.over;
 	return changed;
 }
 
@@ -997,9 +997,9 @@ quorum_look(QuorumBatch *b)
 {
 	int			n;
 
-	if (quorum_is_changed(b) || lr_now() >= b->look_at)
+	if (quorum_is_changed(b) || lr_now() >= b->set.look_at)
 	{
-		b->look_at = LR_NEVER;
+		b->set.look_at = LR_NEVER;
 		for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
 		{
 			n = quorum_group(&b->batch.ops[i]);
@@ -1014,7 +1014,7 @@ quorum_look(QuorumBatch *b)
 	/*
 	 * Send what was put behind requests in flight; we may not be stepped again for long.
 	 */
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL)
 		{
 			link_cancel(b->link[i]);

@@ -3,9 +3,10 @@
  * redis_store.c
  *	  Locks in Redis: implements the store interface of store.h.
  *
- * A handle serves the topology that lockredis.url names: one node (node_batch.c), a
- * cluster (cluster_batch.c) or several masters (quorum_batch.c).  They do the work; here
- * are the ways of waiting for them.
+ * A handle has a set of nodes for each topology that lockredis.url may name: one node, a
+ * cluster (cluster_batch.c) or several masters (quorum_batch.c).  They route operations
+ * and combine answers, and node_batch.c asks a node; here is what all nodes of a set do,
+ * and the ways of waiting for them.
  *
  * Normally an operation on one node costs two system calls: a write, and a read that
  * waits for a short time.  Only a slower reply needs a poll().  A connection that has not
@@ -39,189 +40,187 @@
 /* A StoreHandle of this store. */
 typedef struct RedisHandle
 {
-	NodeBatch	node;			/* used for one node */
-	ClusterBatch *cluster;		/* NULL: never used */
-	bool		in_cluster;		/* the settings name a cluster: it is used */
-	int			home;			/* see redis_aim() */
-	QuorumBatch *masters;		/* NULL: never used */
-	bool		at_masters;		/* the settings name several masters: they are used */
+	NodeSet    *set;			/* the one in use, of these: */
+	NodeSet		one;
+	ClusterBatch cluster;
+	QuorumBatch masters;
+
+	NodeBatch	node;			/* of the set of one node */
 	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
-static NodeBatch *
-redis_node(StoreHandle *h)
+static NodeSet *
+redis_set(StoreHandle *h)
 {
-	return &((RedisHandle *) h)->node;
+	return ((RedisHandle *) h)->set;
 }
 
-/*
- * redis_cluster --- the batch at a cluster; NULL: the handle is not used for one
+/* ----------
+ * One node: it has the batch of the caller itself
+ * ----------
  */
-static ClusterBatch *
-redis_cluster(const StoreHandle *h)
-{
-	const RedisHandle *handle = (const RedisHandle *) h;
 
-	return handle->in_cluster ? handle->cluster : NULL;
+static void
+one_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
+{
+	node_batch_start(s->node[0], ops, nops, deadline);
 }
 
-/*
- * redis_masters --- the batch at several masters; NULL: not used for several
- */
-static QuorumBatch *
-redis_masters(const StoreHandle *h)
+static void
+one_abandon(NodeSet *s)
 {
-	const RedisHandle *handle = (const RedisHandle *) h;
+	node_batch_abandon(s->node[0]);
+}
 
-	return handle->at_masters ? handle->masters : NULL;
+static void
+one_drop(NodeSet *s)
+{
+	node_batch_drop(s->node[0]);
+}
+
+static void
+one_reserve(NodeSet *s, int n)
+{
+	(void) resp_out_room(&s->node[0]->conn.out, redis_release_size(n));
 }
 
 static bool
-redis_is_patient(const char *role)
+one_leave(NodeSet *s, StoreAnswered answered)
 {
-	return strncmp(role, "watchdog", strlen("watchdog")) == 0;
+	return left_begin(s->node[0], answered);
 }
 
-static bool
-redis_is_judge(const char *role)
-{
-	return strcmp(role, "watchdog") == 0;
-}
+static const NodeSetMethod one_method = {
+	.start = one_start,
+	.abandon = one_abandon,
+	.drop = one_drop,
+	.reserve = one_reserve,
+	.leave = one_leave,
+};
 
-/*
- * redis_leave --- close the connections of the topology used so far
+static const NodeSetMethod cluster_method = {
+	.start = cluster_batch_start,
+	.look = cluster_batch_look,
+	.abandon = cluster_batch_abandon,
+	.drop = cluster_batch_drop,
+};
+
+static const NodeSetMethod masters_method = {
+	.start = quorum_batch_start,
+	.look = quorum_batch_look,
+	.abandon = quorum_batch_abandon,
+	.drop = quorum_batch_drop,
+	.closed = quorum_batch_closed,
+	.reserve = quorum_batch_reserve,
+};
+
+/* ----------
+ * All nodes of a set
+ * ----------
  */
+
 static void
-redis_leave(RedisHandle *h)
+set_look(NodeSet *s)
 {
-	if (h->in_cluster)
-	{
-		cluster_batch_drop(h->cluster);
-		cluster_batch_close(h->cluster);
-	}
-	else if (h->at_masters)
-	{
-		quorum_batch_drop(h->masters);
-		quorum_batch_close(h->masters);
-	}
-	else
-	{
-		node_batch_drop(&h->node);
-		redis_conn_close(&h->node.conn);
-	}
+	if (s->method->look != NULL)
+		s->method->look(s);
 }
 
-/*
- * redis_look_where --- switch to the topology that the present settings name
- *
- * If there is no memory for that, the handle is used for one node for now, and cannot
- * connect.
- */
 static void
-redis_look_where(RedisHandle *h)
+set_process(NodeSet *s, bool readable, bool briefly)
 {
-	bool		cluster = redis_url_is_cluster(lr_redis_url);
-	bool		masters = lr_nmasters > 0;
-	const char *role = h->node.conn.role;
+	for (int i = 0; i < s->n; i++)
+		if (node_set_is_busy(s, i))
+			node_batch_process(s->node[i], readable, briefly);
+	set_look(s);
+}
 
-	if (h->left || (cluster == h->in_cluster && masters == h->at_masters))
+static void
+set_check_time(NodeSet *s, StoreStep how)
+{
+	for (int i = 0; i < s->n; i++)
+		if (node_set_is_busy(s, i))
+			node_batch_check_time(s->node[i]);
+	if (s->method->look == NULL)
 		return;
-	redis_leave(h);
-	h->in_cluster = h->at_masters = false;
-	if (cluster && h->cluster == NULL)
+	s->over = lr_now() >= s->batch->deadline;
+	s->leave = how == STORE_POLL;
+	s->method->look(s);
+}
+
+static int64
+set_until(const NodeSet *s)
+{
+	int64		until = s->batch->active ? Min(s->batch->deadline, s->look_at) : LR_NEVER;
+
+	for (int i = 0; i < s->n; i++)
+		if (node_set_is_busy(s, i))
+			until = Min(until, node_batch_until(s->node[i]));
+	return until;
+}
+
+/*
+ * set_busy --- the nodes that are at work, and their number
+ */
+static int
+set_busy(const NodeSet *s, NodeBatch **busy)
+{
+	int			n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		if (node_set_is_busy(s, i))
+			busy[n++] = s->node[i];
+	return n;
+}
+
+/*
+ * set_check_connections --- between batches: close those that are not good any more
+ *
+ * A node may still owe answers to batches that have ended: they are taken.
+ */
+static void
+set_check_connections(NodeSet *s)
+{
+	for (int i = 0; i < s->n; i++)
 	{
-		h->cluster = malloc(sizeof(ClusterBatch));
-		if (h->cluster == NULL)
-			return;
-		cluster_batch_init(h->cluster, role, redis_is_patient(role), redis_is_judge(role));
-		h->cluster->home = h->home;
+		NodeBatch  *b = s->node[i];
+
+		if (node_set_is_busy(s, i))
+		{
+			node_batch_process(b, true, false);
+			node_batch_check_time(b);
+		}
+		else if (b != NULL && b->conn.state == CONN_READY)
+			(void) node_batch_check_connection(b, false);
 	}
-	if (masters && h->masters == NULL)
+	set_look(s);
+}
+
+static void
+set_close(NodeSet *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (s->node[i] != NULL)
+			node_batch_send_idle(s->node[i]);
+	s->method->abandon(s);
+	for (int i = 0; i < s->n; i++)
 	{
-		h->masters = malloc(sizeof(QuorumBatch));
-		if (h->masters == NULL)
-			return;
-		quorum_batch_init(h->masters, role, redis_is_patient(role));
+		NodeBatch  *b = s->node[i];
+
+		if (b == NULL)
+			continue;
+		node_batch_abandon(b);
+		redis_conn_close(&b->conn);
+		redis_target_set(&b->target, s->first + i);
 	}
-	h->in_cluster = cluster;
-	h->at_masters = masters;
+	if (s->method->closed != NULL)
+		s->method->closed(s);
 }
 
 /* ----------
  * Waiting
  * ----------
  */
-
-static StoreBatch *
-redis_batch(StoreHandle *h)
-{
-	if (redis_masters(h) != NULL)
-		return &redis_masters(h)->batch;
-	return redis_cluster(h) != NULL ? &redis_cluster(h)->batch : &redis_node(h)->batch;
-}
-
-/*
- * redis_check_connections --- between batches: close those that are not good any more
- */
-static void
-redis_check_connections(StoreHandle *h)
-{
-	if (redis_masters(h) != NULL)
-		quorum_batch_check_connections(redis_masters(h));
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_check_connections(redis_cluster(h));
-	else if (redis_node(h)->conn.state == CONN_READY)
-		(void) node_batch_check_connection(redis_node(h), false);
-}
-
-static void
-redis_process(StoreHandle *h, bool readable, bool briefly)
-{
-	if (redis_masters(h) != NULL)
-		quorum_batch_process(redis_masters(h), readable);
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_process(redis_cluster(h), readable, briefly);
-	else
-		node_batch_process(redis_node(h), readable, briefly);
-}
-
-static void
-redis_check_time(StoreHandle *h, StoreStep how)
-{
-	if (redis_masters(h) != NULL)
-		quorum_batch_check_time(redis_masters(h));
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_check_time(redis_cluster(h), how == STORE_POLL);
-	else
-		node_batch_check_time(redis_node(h));
-}
-
-static int64
-redis_until(StoreHandle *h)
-{
-	if (redis_masters(h) != NULL)
-		return quorum_batch_until(redis_masters(h));
-	return redis_cluster(h) != NULL ? cluster_batch_until(redis_cluster(h)) :
-		node_batch_until(redis_node(h));
-}
-
-/*
- * redis_busy --- which nodes have work to do?  *alone: one, and nothing else is waited for
- */
-static int
-redis_busy(StoreHandle *h, NodeBatch **busy, bool *alone)
-{
-	ClusterBatch *c = redis_cluster(h);
-	int			n;
-
-	*alone = false;
-	if (redis_masters(h) != NULL)
-		return quorum_batch_busy(redis_masters(h), busy);
-	busy[0] = redis_node(h);
-	n = c != NULL ? cluster_batch_busy(c, busy) : 1;
-	*alone = n == 1 && (c == NULL || c->batch.left == 0);
-	return n;
-}
 
 /*
  * redis_wait --- wait for some nodes, or for the map of the cluster
@@ -275,48 +274,44 @@ redis_wait(NodeBatch **busy, int n, int64 until, StoreStep how)
 /*
  * redis_step --- go on with the batch to its end, waiting as "how" says
  *
- * Once, recv() itself waits for the reply of a node: most replies arrive before it is
- * worth a poll(), so this saves one system call per request.  It does so even if the time
- * is up: this takes little time, and the reply may be there.
+ * Once, recv() itself waits for the reply if it is that of a single node which is waited
+ * for, and nothing else: most replies arrive before it is worth a poll(), so this saves
+ * one system call per request.  It does so even if the time is up: this takes little
+ * time, and the reply may be there.
  */
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {
-	const StoreBatch *batch = redis_batch(h);
+	NodeSet    *s = redis_set(h);
 	NodeBatch  *busy[NODE_MASTERS];
 	bool		readable = how == STORE_NOWAIT;
 	bool		briefly = false;
 	bool		waited = how == STORE_NOWAIT;
 
-	if (!batch->active)
+	if (!s->batch->active)
 	{
-		redis_check_connections(h);
+		set_check_connections(s);
 		return true;
 	}
 	for (;;)
 	{
-		int			n;
-		bool		alone;
-
-		redis_process(h, readable, briefly);
-		if (!batch->active)
+		set_process(s, readable, briefly);
+		if (!s->batch->active)
 			return true;
-		n = redis_busy(h, busy, &alone);
-		briefly = alone && !waited && busy[0]->conn.socket.can_wait &&
-			node_batch_awaits_reply(busy[0]);
+		briefly = !waited && s->look_at == LR_NEVER && set_busy(s, busy) == 1 &&
+			busy[0]->conn.socket.can_wait && node_batch_awaits_reply(busy[0]);
 		readable = true;
 		if (briefly)
 		{
 			waited = true;
 			continue;
 		}
-		redis_check_time(h, how);
-		if (!batch->active)
+		set_check_time(s, how);
+		if (!s->batch->active)
 			return true;
 		if (how == STORE_NOWAIT)
 			return false;
-		n = redis_busy(h, busy, &alone);
-		redis_wait(busy, n, redis_until(h), how);
+		redis_wait(busy, set_busy(s, busy), set_until(s), how);
 	}
 }
 
@@ -325,7 +320,39 @@ redis_step(StoreHandle *h, StoreStep how)
  * ----------
  */
 
-/* The links to all nodes; nothing is connected yet. */
+static void
+redis_set_init(NodeSet *s, const NodeSetMethod *method, NodeId first, int n,
+			   StoreBatch *batch, const char *role)
+{
+	s->method = method;
+	strlcpy(s->role, role, sizeof(s->role));
+	s->patient = strncmp(role, "watchdog", strlen("watchdog")) == 0;
+	s->judge = strcmp(role, "watchdog") == 0;
+	s->first = first;
+	s->n = n;
+	s->home = NODE_NONE;
+	s->needed = 1;
+	s->batch = batch;
+	s->look_at = LR_NEVER;
+}
+
+/*
+ * redis_look_where --- switch to the nodes that the present settings name
+ */
+static void
+redis_look_where(RedisHandle *h)
+{
+	NodeSet    *set = redis_url_is_cluster(lr_redis_url) ? &h->cluster.set :
+		lr_nmasters > 0 ? &h->masters.set : &h->one;
+
+	if (h->left || set == h->set)
+		return;
+	h->set->method->drop(h->set);
+	set_close(h->set);
+	h->set = set;
+}
+
+/* All sets of nodes; nothing is connected yet. */
 static StoreHandle *
 redis_open(const char *role)
 {
@@ -337,9 +364,14 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	h->home = CLUSTER_NO_NODE;
-	if (!node_batch_make(&h->node, NODE_REDIS, role, redis_is_patient(role),
-						 redis_is_judge(role)))
+	redis_set_init(&h->one, &one_method, NODE_REDIS, 1, &h->node.batch, role);
+	redis_set_init(&h->cluster.set, &cluster_method, NODE_MASTER, NODE_MASTERS,
+				   &h->cluster.batch, role);
+	redis_set_init(&h->masters.set, &masters_method, NODE_MASTER, 0, &h->masters.batch,
+				   role);
+	h->set = &h->one;
+	h->one.node[0] = &h->node;
+	if (!node_batch_make(&h->node, NODE_REDIS, role, h->one.patient, h->one.judge))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
@@ -352,56 +384,28 @@ redis_open(const char *role)
 static void
 redis_aim(StoreHandle *h, int part)
 {
-	RedisHandle *handle = (RedisHandle *) h;
-
-	handle->home = part;
-	if (handle->cluster != NULL)
-		handle->cluster->home = part;
+	((RedisHandle *) h)->cluster.set.home = part;
 }
 
 static void
 redis_start(StoreHandle *h, StoreOp *ops, int nops, int64 deadline)
 {
 	redis_look_where((RedisHandle *) h);
-	if (redis_masters(h) != NULL)
-		quorum_batch_start(redis_masters(h), ops, nops, deadline);
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_start(redis_cluster(h), ops, nops, deadline);
-	else
-		node_batch_start(redis_node(h), ops, nops, deadline);
+	redis_set(h)->method->start(redis_set(h), ops, nops, deadline);
 }
 
-/*
- * redis_leave_unanswered --- see StoreRoutine.leave; only with one node
- */
 static bool
-redis_leave_unanswered(StoreHandle *h, StoreAnswered answered)
+redis_leave(StoreHandle *h, StoreAnswered answered)
 {
-	return redis_masters(h) == NULL && redis_cluster(h) == NULL &&
-		left_begin(redis_node(h), answered);
+	NodeSet    *s = redis_set(h);
+
+	return s->method->leave != NULL && s->method->leave(s, answered);
 }
 
 static void
 redis_abandon(StoreHandle *h)
 {
-	if (redis_masters(h) != NULL)
-		quorum_batch_abandon(redis_masters(h));
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_abandon(redis_cluster(h));
-	else
-		node_batch_abandon(redis_node(h));
-}
-
-/*
- * redis_batch_interests --- the socket of one node, also between batches
- */
-static void
-redis_batch_interests(const NodeBatch *b, StoreInterests *in)
-{
-	if (b->conn.socket.fd != PGINVALID_SOCKET)
-		store_wait_for(in, b->conn.socket.fd,
-					   b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE,
-					   b->conn.socket.epoch);
+	redis_set(h)->method->abandon(redis_set(h));
 }
 
 /*
@@ -412,76 +416,100 @@ redis_batch_interests(const NodeBatch *b, StoreInterests *in)
 static void
 redis_interests(StoreHandle *h, StoreInterests *in)
 {
-	const ClusterBatch *c = redis_cluster(h);
-	const QuorumBatch *q = redis_masters(h);
+	const NodeSet *s = redis_set(h);
 	int			most = in->n + STORE_MAX_INTERESTS;
 
-	if (q != NULL || redis_batch(h)->active)
-		store_wait_until(in, redis_until(h));
-	if (q != NULL)
+	store_wait_until(in, set_until(s));
+	for (int i = 0; i < s->n; i++)
 	{
-		for (int i = 0; i < q->n; i++)
-			if (q->link[i] != NULL &&
-				(q->link[i]->node.batch.active || !q->batch.active))
-				redis_batch_interests(&q->link[i]->node, in);
+		const NodeBatch *b = s->node[i];
+
+		if (b != NULL && in->n < most && (b->batch.active || !s->batch->active) &&
+			b->conn.socket.fd != PGINVALID_SOCKET)
+			store_wait_for(in, b->conn.socket.fd,
+						   b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE,
+						   b->conn.socket.epoch);
 	}
-	else if (c != NULL)
-	{
-		for (int i = 0; i < NODE_MASTERS; i++)
-			if (c->link[i] != NULL && in->n < most &&
-				(c->link[i]->batch.active || !c->batch.active))
-				redis_batch_interests(c->link[i], in);
-	}
-	else
-		redis_batch_interests(redis_node(h), in);
 }
 
+/*
+ * set_is_asked --- is it this node that what concerns no lock is about?
+ */
+static bool
+set_is_asked(const NodeSet *s, int i)
+{
+	return s->node[i] != NULL && (s->home == NODE_NONE || s->home == i);
+}
+
+/*
+ * redis_connected --- to "home", if that is set, else to as many nodes as are needed
+ */
 static bool
 redis_connected(StoreHandle *h)
 {
-	if (redis_masters(h) != NULL)
-		return quorum_batch_is_connected(redis_masters(h));
-	return redis_cluster(h) != NULL ? cluster_batch_is_connected(redis_cluster(h)) :
-		node_batch_is_connected(redis_node(h));
+	const NodeSet *s = redis_set(h);
+	int			n = 0;
+
+	for (int i = 0; i < s->n; i++)
+		n += set_is_asked(s, i) && node_batch_is_connected(s->node[i]);
+	return n >= s->needed;
 }
 
 /*
  * redis_connections --- see store.h
  *
- * With several nodes the sockets would not do: an unreachable node gets a new one again
- * and again.
+ * The present sockets would not do: an unreachable node gets a new one again and again.
  */
 static uint32
 redis_connections(StoreHandle *h)
 {
-	if (redis_masters(h) != NULL)
-		return quorum_batch_connections(redis_masters(h));
-	return redis_cluster(h) != NULL ? cluster_batch_connections(redis_cluster(h)) :
-		redis_node(h)->conn.socket.epoch;
-}
+	const NodeSet *s = redis_set(h);
+	uint32		n = 0;
 
-static int64
-redis_let_go(StoreHandle *h, int64 unused_since)
-{
-	if (redis_masters(h) != NULL)
-		return quorum_batch_let_go(redis_masters(h), unused_since);
-	return redis_cluster(h) != NULL ?
-		cluster_batch_let_go(redis_cluster(h), unused_since) :
-		node_batch_let_go(redis_node(h), unused_since);
+	for (int i = 0; i < s->n; i++)
+		if (set_is_asked(s, i))
+			n += s->node[i]->connection;
+	return n;
 }
 
 /*
- * redis_forget --- see store.h; several masters have no counts
+ * redis_let_go --- see store.h
+ *
+ * If some connections are kept, returns when they were last used.
+ */
+static int64
+redis_let_go(StoreHandle *h, int64 unused_since)
+{
+	const NodeSet *s = redis_set(h);
+	int64		used = STORE_NOT_CONNECTED;
+	bool		gone = false;
+
+	if (s->batch->active)
+		return lr_now();
+	for (int i = 0; i < s->n; i++)
+	{
+		int64		its_use = s->node[i] == NULL ? STORE_NOT_CONNECTED :
+			node_batch_let_go(s->node[i], unused_since);
+
+		gone = gone || its_use == STORE_LET_GO;
+		used = Max(used, its_use);
+	}
+	return used == STORE_NOT_CONNECTED && gone ? STORE_LET_GO : used;
+}
+
+/*
+ * redis_forget --- see store.h
+ *
+ * Not at a node that is only importing the slot: it serves nothing without ASKING, and
+ * the store forgets the ticket by itself in the end.
  */
 static void
 redis_forget(StoreHandle *h, const StoreOp *op)
 {
-	if (redis_masters(h) != NULL)
-		return;
-	if (redis_cluster(h) != NULL)
-		cluster_batch_forget(redis_cluster(h), op);
-	else
-		node_batch_forget(redis_node(h), op);
+	NodeSet    *s = redis_set(h);
+
+	if (op->part >= 0 && op->part < s->n && s->node[op->part] != NULL && !op->asking)
+		node_batch_forget(s->node[op->part], op);
 }
 
 /*
@@ -494,33 +522,23 @@ redis_forget(StoreHandle *h, const StoreOp *op)
 static void
 redis_reserve(StoreHandle *h, int n)
 {
-	if (redis_masters(h) != NULL)
-		quorum_batch_reserve(redis_masters(h), n);
-	else
-		(void) resp_out_room(&redis_node(h)->conn.out, redis_release_size(n));
+	NodeSet    *s = redis_set(h);
+
+	if (s->method->reserve != NULL)
+		s->method->reserve(s, n);
 }
 
 static const StoreError *
 redis_error(StoreHandle *h)
 {
-	return &redis_batch(h)->error;
+	return &redis_set(h)->batch->error;
 }
 
 static void
 redis_disconnect(StoreHandle *h)
 {
-	NodeBatch  *b = redis_node(h);
-	RedisHandle *handle = (RedisHandle *) h;
-
-	handle->left = false;
-	if (handle->cluster != NULL)
-		cluster_batch_close(handle->cluster);
-	if (handle->masters != NULL)
-		quorum_batch_close(handle->masters);
-	node_batch_send_idle(b);
-	node_batch_abandon(b);
-	redis_conn_close(&b->conn);
-	redis_target_set(&b->target, NODE_REDIS);
+	((RedisHandle *) h)->left = false;
+	set_close(redis_set(h));
 }
 
 /*
@@ -532,13 +550,13 @@ redis_disconnect(StoreHandle *h)
 static void
 redis_stay(StoreHandle *h)
 {
-	((RedisHandle *) h)->left = true;
-	if (redis_masters(h) != NULL)
-		quorum_batch_close(redis_masters(h));
-	else if (redis_cluster(h) != NULL)
-		cluster_batch_close(redis_cluster(h));
+	RedisHandle *handle = (RedisHandle *) h;
+
+	handle->left = true;
+	if (handle->set == &handle->one)
+		redis_target_leave(&handle->node.target);
 	else
-		redis_target_leave(&redis_node(h)->target);
+		set_close(handle->set);
 }
 
 static bool
@@ -632,7 +650,7 @@ const StoreRoutine redis_store = {
 	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
-	.leave = redis_leave_unanswered,
+	.leave = redis_leave,
 	.step = redis_step,
 	.abandon = redis_abandon,
 	.interests = redis_interests,

@@ -225,11 +225,11 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
  * Of several masters each has a batch of copies; what they are as one is that of whoever
  * asked.
  */
-static const StoreBatch *asked[8];
+static const StoreBatch *asked[64];
 static int	nasked = 0;
 
-extern void __wrap_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
-extern void __real_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline);
+extern void __wrap_quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
+extern void __real_quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
 
 static bool
 is_asked(const StoreBatch *b)
@@ -241,14 +241,14 @@ is_asked(const StoreBatch *b)
 }
 
 void
-__wrap_quorum_batch_start(QuorumBatch *b, StoreOp *ops, int nops, int64 deadline)
+__wrap_quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 {
-	if (!is_asked(&b->batch))
+	if (!is_asked(s->batch))
 	{
 		Assert(nasked < lengthof(asked));
-		asked[nasked++] = &b->batch;
+		asked[nasked++] = s->batch;
 	}
-	__real_quorum_batch_start(b, ops, nops, deadline);
+	__real_quorum_batch_start(s, ops, nops, deadline);
 }
 
 /* The store said that there was nothing to release. */

@@ -251,7 +251,7 @@ extern void __wrap_quorum_look(QuorumBatch *b);
 void
 __wrap_quorum_look(QuorumBatch *b)
 {
-	for (int i = 0; i < b->n; i++)
+	for (int i = 0; i < b->set.n; i++)
 		lives[i] = masters_life(i);
 	looked_at = b;
 	__real_quorum_look(b);
@@ -294,7 +294,7 @@ has_had(int row, const StoreOp *op)
 static void
 check_all_have(const StoreOp *op)
 {
-	for (int i = 0; i < looked_at->n && sim_config.names == NAMES_STAY; i++)
+	for (int i = 0; i < looked_at->set.n && sim_config.names == NAMES_STAY; i++)
 		if ((op->without & (1U << i)) == 0 && !has_had(i, op))
 			sim_fail("not repaired", "%s is granted, redis %d does not have it, and is not asked again",
 					 op->name, i);
@@ -329,7 +329,7 @@ is_given_back(const QuorumLink *l, uint32 life, uint64 owner)
 static void
 check_given_back(const StoreOp *op)
 {
-	for (int i = 0; i < looked_at->n && !is_short_of_memory; i++)
+	for (int i = 0; i < looked_at->set.n && !is_short_of_memory; i++)
 		if (looked_at->link[i] != NULL && 
 			!is_given_back(looked_at->link[i], looked_at->life[i], op->owner))
 			sim_fail("left behind", "%s is not had, master %d may grant it, and is not told to release it",
