@@ -67,6 +67,7 @@ static struct
 	View		view[REDIS_NODES];
 	int64_t		last_epoch;
 	int64_t		promoted[REDIS_NODES];
+	int64_t		at;				/* 0 = none yet */
 }			backup;
 
 /* By each server. */
@@ -124,6 +125,7 @@ shards_reset(void)
 	any_promoted = false;
 	memset(changed, 0, sizeof(changed));
 	last_epoch = failovers = nsent = 0;
+	backup.at = 0;
 	memset(belief, 0, sizeof(belief));
 	for (int i = 0; i < SIM_MAX_SERVERS; i++)
 	{
@@ -785,6 +787,9 @@ shards_raise_epoch(void)
  * ----------
  */
 
+/* Each of them is restored, by events. */
+#define BACKUPS_APART	(100 * SIM_MS)
+
 static bool
 any_is_busy(void)
 {
@@ -835,8 +840,9 @@ restore(void *arg, int64_t n)
 void
 shards_back_up(void)
 {
-	if (any_is_busy())
+	if (any_is_busy() || (backup.at != 0 && sim_now() - backup.at < BACKUPS_APART))
 		return;
+	backup.at = sim_now();
 	backup.truth = truth;
 	memcpy(backup.view, view, sizeof(view));
 	backup.last_epoch = last_epoch;
