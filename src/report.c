@@ -195,17 +195,17 @@ report_not_held(int elevel, const LrName *name)
  * log
  */
 char *
-lost_reason_text(LostReason reason, const char *taken_by)
+lost_reason_text(const LockLoss *loss)
 {
 	static const char *const reasons[] = {
 		[LOST_EXPIRED] = "expired",[LOST_DELETED] = "deleted",[LOST_FORCED] = "forced",
 		[LOST_MOVED] = "moved",[LOST_WAITING] = "waiting"
 	};
 
-	if (reason == LOST_NOT)
+	if (loss->reason == LOST_NOT)
 		return NULL;
-	return reason == LOST_TAKEN ? psprintf("taken by %s", lr_owner_to_show(taken_by)) :
-		pstrdup(reasons[reason]);
+	return loss->reason == LOST_TAKEN ? psprintf("taken by %s", lr_owner_to_show(loss->taken_by)) :
+		pstrdup(reasons[loss->reason]);
 }
 
 /*
@@ -214,15 +214,15 @@ lost_reason_text(LostReason reason, const char *taken_by)
 static int
 lost_detail(const HoldView *view)
 {
-	char	   *when = pstrdup(timestamptz_to_str(view->lost_at));
+	char	   *when = pstrdup(timestamptz_to_str(view->lost.at));
 
-	switch (view->lost_reason)
+	switch (view->lost.reason)
 	{
 		case LOST_EXPIRED:
 			return errdetail("Its lease expired, seen at %s.", when);
 		case LOST_TAKEN:
 			return errdetail("It was taken by %s, seen at %s.",
-							 lr_owner_to_show(view->taken_by), when);
+							 lr_owner_to_show(view->lost.taken_by), when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
 		case LOST_MOVED:

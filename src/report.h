@@ -78,7 +78,7 @@ extern void report_commit_refused(const LrName *name, const HoldView *view,
 								  LossLevel level);
 
 /* The value of redis_locks.lost_reason; palloc'd. */
-extern char *lost_reason_text(LostReason reason, const char *taken_by);
+extern char *lost_reason_text(const LockLoss *loss);
 
 extern void report_table_full(void);
 

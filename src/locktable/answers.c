@@ -67,8 +67,8 @@ answer_note_repair(const DueItem *item)
 {
 	LrHold	   *h = &lt_holds[item->hold];
 
-	if (h->repair_at == item->repair_at && h->repair_at != LR_NEVER)
-		h->repair_at = 0;
+	if (h->renewal.repair_at == item->repair_at && h->renewal.repair_at != LR_NEVER)
+		h->renewal.repair_at = 0;
 }
 
 /*
@@ -86,11 +86,11 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
 	lt_note_answer(h, moves);
 	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
-		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
 		return false;
 	}
 	if (lt_renew_lease_ms(h) > 0)
-		h->renewals++;
+		h->renewal.n++;
 	lt_watch_from(h, lr_now(), watch_ms);
 	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
 	return true;
@@ -106,7 +106,7 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 
 	if (h->state == HOLD_HELD)
 		lt_set_due(hold, store,
-				   h->store == store ? lr_earlier(at, lt_deadline(hold)) : at, wakes);
+				   h->claim.store == store ? lr_earlier(at, lt_deadline(hold)) : at, wakes);
 	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 			 (h->traces & STORE_BIT(store)) != 0)
 		lt_set_due(hold, store, at, wakes);
@@ -133,7 +133,7 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	if (same)
 		answer_note_repair(item);
 	if (longer && answer_lacks_replicas(item, deadline))
-		answer_set_due_again(hold, h->store, lr_now(), &wakes);
+		answer_set_due_again(hold, h->claim.store, lr_now(), &wakes);
 	else if (same && h->state == HOLD_HANDED)
 	{
 		lt_note_answer(h, item->moves);
@@ -210,8 +210,8 @@ lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 	if (item->not_after != NOT_AFTER_UNKNOWN)
 		not_after = Min(h->not_after[store], not_after);
 	h->not_after[store] = not_after;
-	if (store == h->store && lr_store_can(store, STORE_HAS_PLACE))
-		h->topology = (uint32) item->moves;
+	if (store == h->claim.store && lr_store_can(store, STORE_HAS_PLACE))
+		h->claim.topology = (uint32) item->moves;
 	LWLockRelease(lock);
 }
 
@@ -296,11 +296,11 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 	if (!answer_raise_deadline(hold, renewed ? deadline : 0))
 	{
 		if (h->state == HOLD_HELD)
-			lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
+			lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
 		return;
 	}
-	h->store = store;
-	h->moves++;
+	h->claim.store = store;
+	h->claim.moves++;
 	h->here_from = lt_here_since(store, lr_now());
 	lr_count(STAT_MOVES);
 	if (h->state == HOLD_HELD)
@@ -415,10 +415,10 @@ refused_left(LrIndex hold, int64 now, Refusal *result)
 	lt_note_end(hold);
 	for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
-			h->ends_at = lr_later(h->ends_at, lt_deadline(i));
-	result->over = h->ends_at <= now;
+			h->expiry.ends_at = lr_later(h->expiry.ends_at, lt_deadline(i));
+	result->over = h->expiry.ends_at <= now;
 	if (!result->over)
-		result->again = Min(result->again, h->ends_at);
+		result->again = Min(result->again, h->expiry.ends_at);
 }
 
 /*
@@ -434,9 +434,9 @@ lt_refused(const DueItem *item, bool alone)
 
 	if (lock != NULL)
 	{
-		result.first = h->refusals == 0;
-		result.again = now + refused_pause(h->refusals++);
-		h->alone = h->alone || alone;
+		result.first = h->renewal.refusals == 0;
+		result.again = now + refused_pause(h->renewal.refusals++);
+		h->renewal.alone = h->renewal.alone || alone;
 		if (h->state == HOLD_HELD)
 			refused_held(item->hold, now, &result);
 		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
@@ -459,7 +459,7 @@ lt_not_refused(const DueItem *item)
 
 	if (lock == NULL)
 		return;
-	h->refusals = 0;
-	h->alone = false;
+	h->renewal.refusals = 0;
+	h->renewal.alone = false;
 	LWLockRelease(lock);
 }

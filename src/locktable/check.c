@@ -121,9 +121,10 @@ check_hold_state(LrIndex hold)
 			if (!is_session(h->session) || !has_scopes(h))
 				return check_says("hold %d is %s, and nobody has it", hold,
 								  lt_state_names[h->state]);
-			if ((h->state == HOLD_LOST) != (h->lost_reason != LOST_NOT))
+			if (h->state == HOLD_LOST ? h->lost.reason == LOST_NOT :
+				h->lost.reason != LOST_NOT && h->lost.reason != LOST_FORCED)
 				return check_says("hold %d is %s, and was lost for reason %d", hold,
-								  lt_state_names[h->state], h->lost_reason);
+								  lt_state_names[h->state], h->lost.reason);
 			return NULL;
 		case HOLD_HANDED:
 			if (!is_session(h->session) || has_scopes(h) ||
@@ -137,14 +138,14 @@ check_hold_state(LrIndex hold)
 		case HOLD_ORPHAN:
 			if (h->session != LR_NONE || has_scopes(h))
 				return check_says("orphan %d belongs to somebody", hold);
-			if (h->traces == 0 || h->ends_at == 0)
+			if (h->traces == 0 || h->expiry.ends_at == 0)
 				return check_says("orphan %d is nowhere, or for ever", hold);
-			if (h->counts && (h->counts_sent < 0 || (h->counts_sent > 0 && h->counted_at == 0)))
+			if (h->count.wanted && (h->count.sent < 0 || (h->count.sent > 0 && h->count.first_at == 0)))
 				return check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
-								  hold, h->counts_sent, h->counted_at);
+								  hold, h->count.sent, h->count.first_at);
 			return NULL;
 		case HOLD_OWED:
-			if (!is_session(h->session) || !has_scopes(h) || !h->counts || h->amount <= 0 ||
+			if (!is_session(h->session) || !has_scopes(h) || !h->count.wanted || h->count.amount <= 0 ||
 				h->traces != 0)
 				return check_says("nobody owes %d, or nothing", hold);
 			return NULL;
@@ -162,20 +163,20 @@ check_hold_watched(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 	uint64		watched = pg_atomic_read_u64(&lt_leases[hold].owner);
 
-	if (h->owner == 0)
+	if (h->claim.owner == 0)
 		return check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
-	if (watched != 0 && watched != h->owner)
+	if (watched != 0 && watched != h->claim.owner)
 		return check_says("the watchdog looks after another owner of hold %d", hold);
 	if (watched == 0 && h->state != HOLD_OWED &&
 		(h->state != HOLD_LOST || h->traces != 0))
 		return check_says("the watchdog does not look after hold %d, which is %s", hold,
 						  lt_state_names[h->state]);
 	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
-		(h->traces & STORE_BIT(h->store)) == 0)
+		(h->traces & STORE_BIT(h->claim.store)) == 0)
 		return check_says("hold %d is %s in store %d, and has no trace there", hold,
-						  lt_state_names[h->state], h->store);
+						  lt_state_names[h->state], h->claim.store);
 	if (h->state == HOLD_HELD &&
-		lt_read_due(hold, h->store) > lr_later(lt_deadline(hold), lr_now()))
+		lt_read_due(hold, h->claim.store) > lr_later(lt_deadline(hold), lr_now()))
 		return check_says("hold %d is due after its lease has ended", hold);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		for (int s = 0; s < STORE_COUNT; s++)
@@ -204,7 +205,7 @@ check_holds(LrIndex k)
 	{
 		if (!is_index(i) || ++n > lt_table->max_locks)
 			return check_says("the holds of %.*s have no end", NAME(key));
-		if (lt_holds[i].key != k || lt_holds[i].hash != key->hash)
+		if (lt_holds[i].key != k)
 			return check_says("hold %d of %.*s belongs to another key", i, NAME(key));
 		if (lt_holds[i].prev != prev)
 			return check_says("the holds of %.*s have a broken link at %d", NAME(key), i);
@@ -219,89 +220,96 @@ check_holds(LrIndex k)
 }
 
 /*
- * check_queue --- the sessions that wait for a key in the queue of this server: links,
- * states, kinds
+ * check_list --- the sessions that wait for a key in the queue of this server, or in the
+ * order of the store: links and states
  */
 static const char *
-check_queue(LrIndex k)
+check_list(LrIndex k, const LrList *list, WaitState state, int *n)
 {
 	const LrKey *key = &lt_keys[k];
 	LrIndex		prev = LR_NONE;
-	KindSet		kinds = 0;
-	int			n = 0;
 
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
+	for (LrIndex s = list->head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
 		const LrWait *w;
 
-		if (!is_session(s) || ++n > lt_table->nsessions)
-			return check_says("the queue of %.*s has no end", NAME(key));
+		if (!is_session(s) || ++*n > lt_table->nsessions)
+			return check_says("a list of %.*s has no end", NAME(key));
 		w = lt_wait_of(s);
 		if (w->prev != prev)
-			return check_says("the queue of %.*s has a broken link at %d", NAME(key), s);
-		if (w->state != WAIT_QUEUED || w->key != k || w->hash != key->hash)
-			return check_says("session %d is in the queue of %.*s and does not wait for it", s,
+			return check_says("a list of %.*s has a broken link at %d", NAME(key), s);
+		if (w->state != state || w->key != k)
+			return check_says("session %d is in a list of %.*s and does not wait for it so", s,
 							  NAME(key));
-		kindset_add(&kinds, w->terms.kind);
 		prev = s;
 	}
-	if (key->queue_tail != prev)
-		return check_says("the queue of %.*s ends with session %d, not %d", NAME(key), prev,
-						  key->queue_tail);
-	if ((kinds & ~key->queue_kinds) != 0)
-		return check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
-						  key->queue_kinds);
+	if (list->tail != prev)
+		return check_says("a list of %.*s ends with session %d, not %d", NAME(key), prev,
+						  list->tail);
 	return NULL;
 }
 
 /*
- * check_places --- the sessions that wait for a key in the order of the store
+ * check_queue --- the kinds of the sessions that queue
  */
 static const char *
-check_places(LrIndex k)
+check_queue(const LrKey *key)
 {
-	const LrKey *key = &lt_keys[k];
-	LrIndex		prev = LR_NONE;
-	int			n = 0;
+	KindSet		kinds = 0;
+
+	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
+		kindset_add(&kinds, lt_wait_of(s)->terms.kind);
+	if ((kinds & ~key->queue.kinds) != 0)
+		return check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
+						  key->queue.kinds);
+	return NULL;
+}
+
+/*
+ * check_place --- a session that waits in the order of the store
+ */
+static const char *
+check_place(const LrKey *key, LrIndex s)
+{
+	const LrWait *w = lt_wait_of(s);
+
+	if (w->in_front || !lr_kind(w->terms.kind)->placed)
+		return check_says("session %d is among the places of %.*s and has none", s,
+						  NAME(key));
+	if (w->told.subscription != SUB_NONE && w->told.owner == 0)
+		return check_says("session %d is told of no place of %.*s", s, NAME(key));
+	if (w->told.owner != 0 && lt_find_place(key, w->told.owner) != s)
+		return check_says("session %d is not found by its place of %.*s", s, NAME(key));
+	if (w->place.standing == STANDING_PLACELESS && (w->asked.claim.owner != 0 || w->told.owner != 0 || w->asked.trying))
+		return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
+						  NAME(key));
+	if (w->place.standing == STANDING_PLACELESS && w->place.line_at == 0 && !lt_has_ordered_hold(key))
+		return check_says("session %d has no place of %.*s, nor will it be passed on", s,
+						  NAME(key));
+	return NULL;
+}
+
+/*
+ * check_places --- those sessions, and how many of them are in line and have no place
+ */
+static const char *
+check_places(const LrKey *key)
+{
 	int			lined = 0;
 	int			placeless = 0;
 
-	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
+	for (LrIndex s = key->places.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
-		const LrWait *w;
-
-		if (!is_session(s) || ++n > lt_table->nsessions)
-			return check_says("the places of %.*s have no end", NAME(key));
-		w = lt_wait_of(s);
-		if (w->prev != prev)
-			return check_says("the places of %.*s have a broken link at %d", NAME(key), s);
-		if (w->state != WAIT_PLACED || w->key != k || w->hash != key->hash || w->in_front ||
-			!lr_kind(w->terms.kind)->placed)
-			return check_says("session %d is among the places of %.*s and has none", s,
-							  NAME(key));
-		if (w->told != SUB_NONE && w->told_as == 0)
-			return check_says("session %d is told of no place of %.*s", s, NAME(key));
-		if (w->told_as != 0 && lt_find_place(key, w->told_as) != s)
-			return check_says("session %d is not found by its place of %.*s", s, NAME(key));
-		if (w->standing == STANDING_PLACELESS && (w->kept.owner != 0 || w->told_as != 0 || w->trying))
-			return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
-							  NAME(key));
-		if (w->standing == STANDING_PLACELESS && w->line_at == 0 && !lt_has_ordered_hold(key))
-			return check_says("session %d has no place of %.*s, nor will it be passed on", s,
-							  NAME(key));
-		lined += w->line_at != 0;
-		placeless += w->standing == STANDING_PLACELESS;
-		prev = s;
+		CHECK(check_place(key, s));
+		lined += lt_wait_of(s)->place.line_at != 0;
+		placeless += lt_wait_of(s)->place.standing == STANDING_PLACELESS;
 	}
-	if (key->place_tail != prev)
-		return check_says("the places of %.*s end with session %d, not %d", NAME(key), prev,
-						  key->place_tail);
-	if (key->nlined != lined)
+	if (key->places.nlined != lined)
 		return check_says("%d sessions are in line for %.*s, which knows of %d", lined,
-						  NAME(key), key->nlined);
-	if (key->nplaceless != placeless)
+						  NAME(key), key->places.nlined);
+	if (key->places.nplaceless != placeless)
 		return check_says("%d sessions have no place of %.*s, which knows of %d", placeless,
-						  NAME(key), key->nplaceless);
+						  NAME(key), key->places.nplaceless);
 	return NULL;
 }
 
@@ -309,12 +317,11 @@ check_places(LrIndex k)
  * check_front --- does the front have the sessions that queue.c says?
  */
 static const char *
-check_front(LrIndex k)
+check_front(const LrKey *key)
 {
-	const LrKey *key = &lt_keys[k];
 	KindCounts	n = {0};
 	KindSet		excluded = 0;
-	LrIndex		s = key->queue_head;
+	LrIndex		s = key->queue.list.head;
 	LrIndex		tail = LR_NONE;
 
 	for (; s != LR_NONE && !kindset_has(excluded, lt_wait_of(s)->terms.kind);
@@ -326,13 +333,13 @@ check_front(LrIndex k)
 			return check_says("session %d is in front of %.*s and does not know", s, NAME(key));
 		n[kind]++;
 		excluded |= lr_kind(kind)->excludes;
-		if (key->scarce && lr_kind(kind)->one_asks)
+		if (key->queue.scarce && lr_kind(kind)->one_asks)
 			kindset_add(&excluded, kind);
 		tail = s;
 	}
-	if (key->front_tail != tail || memcmp(key->nfront, n, sizeof(n)) != 0)
+	if (key->queue.front_tail != tail || memcmp(key->queue.nfront, n, sizeof(n)) != 0)
 		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
-						  key->front_tail);
+						  key->queue.front_tail);
 	for (; s != LR_NONE; s = lt_wait_of(s)->next)
 		if (lt_wait_of(s)->in_front)
 			return check_says("session %d believes to be in front of %.*s", s, NAME(key));
@@ -341,36 +348,25 @@ check_front(LrIndex k)
 
 /*
  * check_waits --- are all that wait for the key in its lists, or counted?
- *
- * That the sessions in the lists wait for the key has been checked before.
  */
 static const char *
-check_waits(LrIndex k)
+check_waits(LrIndex k, int queued, int placed)
 {
 	const LrKey *key = &lt_keys[k];
-	int			n[WAIT_FAILED + 1] = {0};
-	int			queued = 0;
-	int			placed = 0;
+	int			n[WAIT_UNREPLICATED + 1] = {0};
 
-	if (key->queue_head == LR_NONE && key->place_head == LR_NONE && key->nhanded == 0 &&
-		key->nfailed == 0)
+	int			others;
+
+	if (queued == 0 && placed == 0 && key->nunlisted == 0)
 		return NULL;
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
-		queued++;
-	for (LrIndex s = key->place_head; s != LR_NONE; s = lt_wait_of(s)->next)
-		placed++;
 	for (LrIndex s = 0; s < lt_table->nsessions; s++)
-		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->hash == key->hash &&
-			lt_wait_of(s)->key == k)
+		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->key == k)
 			n[lt_wait_of(s)->state]++;
-	if (n[WAIT_PLACED] != placed)
-		return check_says("%d sessions have a place of %.*s: it knows of %d",
-						  n[WAIT_PLACED], NAME(key), placed);
-	if (n[WAIT_QUEUED] != queued || n[WAIT_HANDED] != key->nhanded ||
-		n[WAIT_FAILED] != key->nfailed)
-		return check_says("%d, %d and %d sessions wait for %.*s, have been handed it, have failed: it knows of %d, %d and %d",
-						  n[WAIT_QUEUED], n[WAIT_HANDED], n[WAIT_FAILED], NAME(key), queued,
-						  key->nhanded, key->nfailed);
+	others = n[WAIT_HANDED] + n[WAIT_FAILED] + n[WAIT_UNREPLICATED];
+	if (n[WAIT_PLACED] != placed || n[WAIT_QUEUED] != queued || others != key->nunlisted)
+		return check_says("%d sessions queue for %.*s, %d have a place, and %d are in no list: it knows of %d, %d and %d",
+						  n[WAIT_QUEUED], NAME(key), n[WAIT_PLACED],
+						  others, queued, placed, key->nunlisted);
 	return NULL;
 }
 
@@ -393,8 +389,8 @@ check_entry(LrIndex k)
 	}
 	if (lt_find_key(key->name, key->name_len, key->hash) != k)
 		return check_says("%.*s is not found by its name", NAME(key));
-	if (key->first_hold == LR_NONE && key->queue_head == LR_NONE &&
-		key->place_head == LR_NONE && key->nfailed == 0 && key->nhanded == 0)
+	if (key->first_hold == LR_NONE && key->queue.list.head == LR_NONE &&
+		key->places.list.head == LR_NONE && key->nunlisted == 0)
 		return check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
 	return NULL;
 }
@@ -402,12 +398,18 @@ check_entry(LrIndex k)
 const char *
 lt_check_key(LrIndex k)
 {
+	const LrKey *key = &lt_keys[k];
+	int			queued = 0;
+	int			placed = 0;
+
 	CHECK(check_entry(k));
 	CHECK(check_holds(k));
-	CHECK(check_queue(k));
-	CHECK(check_places(k));
-	CHECK(check_front(k));
-	return check_waits(k);
+	CHECK(check_list(k, &key->queue.list, WAIT_QUEUED, &queued));
+	CHECK(check_list(k, &key->places.list, WAIT_PLACED, &placed));
+	CHECK(check_queue(key));
+	CHECK(check_places(key));
+	CHECK(check_front(key));
+	return check_waits(k, queued, placed);
 }
 
 /*
@@ -423,28 +425,27 @@ lt_check_wait(LrIndex s)
 	const LrKey *key;
 
 	if (w->state == WAIT_NONE)
-		return w->asleep || w->in_front || w->kept.owner != 0 ?
+		return w->asleep || w->in_front || w->asked.claim.owner != 0 ?
 			check_says("session %d waits for nothing, and is counted", s) : NULL;
 	key = &lt_keys[w->key];
 	h = &lt_holds[w->hold];
 	if (h->state != HOLD_WAITING || h->session != s || h->key != w->key ||
-		h->hash != w->hash || h->owner != 0)
+		h->claim.owner != 0)
 		return check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
 						  w->hold, lt_state_names[h->state]);
 	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
 		return check_says("the watchdog looks after hold %d, with which session %d waits",
 						  w->hold, s);
-	if ((w->state == WAIT_QUEUED && key->queue_head == LR_NONE) ||
-		(w->state == WAIT_PLACED && key->place_head == LR_NONE) ||
-		(w->state == WAIT_HANDED && key->nhanded == 0) ||
-		(w->state == WAIT_FAILED && key->nfailed == 0))
+	if ((w->state == WAIT_QUEUED && key->queue.list.head == LR_NONE) ||
+		(w->state == WAIT_PLACED && key->places.list.head == LR_NONE) ||
+		(!lt_is_waiting(w) && key->nunlisted == 0))
 		return check_says("session %d waits for %.*s, which does not know", s, NAME(key));
 	if (w->early && (w->state != WAIT_HANDED || !lr_kind(h->kind)->placed))
 		return check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
-	if (w->kept.owner != 0 &&
+	if (w->asked.claim.owner != 0 &&
 		((w->state == WAIT_HANDED && !w->early) || !lr_kind(h->kind)->announced))
 		return check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
-						  s, w->kept.owner, NAME(key));
+						  s, w->asked.claim.owner, NAME(key));
 	if (w->in_front && w->state != WAIT_QUEUED)
 		return check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
 	return NULL;
@@ -491,7 +492,7 @@ lt_check_change(LWLock *lock)
 			check_insist(lt_check_key(k), "after a change");
 	for (LrIndex s = 0; s < lt_table->nsessions; s++)
 		if (lt_wait_of(s)->state != WAIT_NONE &&
-			lt_wait_of(s)->hash % LT_PARTITIONS == partition)
+			lt_keys[lt_wait_of(s)->key].hash % LT_PARTITIONS == partition)
 			check_insist(lt_check_wait(s), "after a change");
 }
 
@@ -510,7 +511,7 @@ check_woken(LrIndex s, int partition)
 	w = lt_wait_of(s);
 	if (s == LrMyProcNumber)
 		return NULL;
-	if (w->state == WAIT_NONE || w->hash % LT_PARTITIONS != partition ||
+	if (w->state == WAIT_NONE || lt_keys[w->key].hash % LT_PARTITIONS != partition ||
 		(lt_is_waiting(w) && w->woken_at == 0))
 		return check_says("session %d is to be woken for nothing", s);
 	return NULL;
@@ -619,7 +620,7 @@ lt_check_counts(void)
 static bool
 is_stale_mark(LrIndex hold, StoreId store)
 {
-	return lt_read_time(&lt_leases[hold].due[store]) < 0 && lt_holds[hold].store != store &&
+	return lt_read_time(&lt_leases[hold].due[store]) < 0 && lt_holds[hold].claim.store != store &&
 		current_store() != store && (lt_holds[hold].traces & STORE_BIT(store)) == 0;
 }
 
@@ -665,7 +666,7 @@ check_own_hold(LrIndex hold, bool ended)
 	if (ended || (h->state != HOLD_HELD && h->state != HOLD_LOST))
 		return check_says("session %d still has hold %d, which is %s", LrMyProcNumber, hold,
 						  lt_state_names[h->state]);
-	if (h->scope[SCOPE_XACT].count > 0 || h->committing)
+	if (h->scope[SCOPE_XACT].count > 0 || h->renewal.committing)
 		return check_says("hold %d is the transaction's, which has ended", hold);
 	return NULL;
 }
@@ -698,7 +699,7 @@ check_own(bool ended)
 
 		if (!is_own(h))
 			continue;
-		lock = lt_partition(h->hash);
+		lock = lt_partition(lt_key_of(i)->hash);
 		LWLockAcquire(lock, LW_SHARED);
 		says = is_own(h) ? check_own_hold(i, ended) : NULL;
 		if (is_own(h) && h->state == HOLD_LOST)

@@ -35,7 +35,7 @@
 static bool
 due_is_to_repair(const LrHold *h)
 {
-	return h->repair_at != 0 && h->repair_at <= lr_now();
+	return h->renewal.repair_at != 0 && h->renewal.repair_at <= lr_now();
 }
 
 /*
@@ -51,14 +51,14 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
 	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) ||
-		h->watch_at != 0 || due_is_to_repair(h);
+		h->renewal.watch_at != 0 || due_is_to_repair(h);
 
 	if (!asked)
-		lt_set_due(hold, h->store, lt_due_of_held(h, deadline), wakes);
+		lt_set_due(hold, h->claim.store, lt_due_of_held(h, deadline), wakes);
 	else if (connected)
-		lt_set_due(hold, h->store, deadline, wakes);
+		lt_set_due(hold, h->claim.store, deadline, wakes);
 	else
-		lt_set_due(hold, h->store, Min(again, deadline), wakes);
+		lt_set_due(hold, h->claim.store, Min(again, deadline), wakes);
 	return asked && connected ? DUE_RENEW : DUE_NOTHING;
 }
 
@@ -97,7 +97,7 @@ due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 static bool
 due_is_handed_here(LrIndex hold, StoreId store, int64 now)
 {
-	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].store == store &&
+	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].claim.store == store &&
 		lt_deadline(hold) > now;
 }
 
@@ -114,10 +114,10 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	LrHold	   *h = &lt_holds[hold];
 
 	if (h->state == HOLD_HELD && lt_deadline(hold) <= now)
-		lt_lose_locked(hold, h->store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
 
 	if (h->state == HOLD_HELD)
-		return h->store == store ? due_decide_here(hold, connected, again, wakes) :
+		return h->claim.store == store ? due_decide_here(hold, connected, again, wakes) :
 			due_decide_elsewhere(hold, store, connected, again, wakes);
 	if (due_is_handed_here(hold, store, now))
 		return due_decide_here(hold, connected, again, wakes);
@@ -127,8 +127,8 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		lt_set_due(hold, store, again, wakes);
 		if (!connected)
 			return DUE_NOTHING;
-		h->repeated = true;
-		if (!h->counts)
+		h->sent.repeated = true;
+		if (!h->count.wanted)
 			return DUE_GIVE_BACK;
 		return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
 	}
@@ -158,9 +158,9 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 		return true;
 	if (due - LR_EARLY_MAX > now)
 		return false;
-	if (h->state == HOLD_HELD && h->store == store && h->refusals == 0 &&
-		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->watch_at &&
-		due != h->repair_at)
+	if (h->state == HOLD_HELD && h->claim.store == store && h->renewal.refusals == 0 &&
+		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->renewal.watch_at &&
+		due != h->renewal.repair_at)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return due - early <= now;
 }
@@ -179,17 +179,17 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 
 	item->hold = hold;
 	item->kind = h->kind;
-	item->owner = h->owner;
+	item->owner = h->claim.owner;
 	memcpy(item->id, h->id, STORE_ID_LEN);
-	item->amount = h->amount;
+	item->amount = h->count.amount;
 	item->moves = lt_moves(h);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
-	item->nodes = item->action == DUE_RENEW || h->left ? h->nodes : 0;
-	item->ends_at = h->left ? h->ends_at : 0;
+	item->nodes = item->action == DUE_RENEW || h->state == HOLD_ORPHAN ? h->nodes : 0;
+	item->ends_at = h->expiry.ends_at;
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
-	item->repair_at = h->repair_at;
+	item->repair_at = h->renewal.repair_at;
 	if (item->action == DUE_RENEW)
 		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
@@ -199,7 +199,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		 * others may have shortened the lease, or some masters may not have the lock, it
 		 * asks for what is left.
 		 */
-		item->lease_ms = h->watch_at != 0 || due_is_to_repair(h) ?
+		item->lease_ms = h->renewal.watch_at != 0 || due_is_to_repair(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
 		item->min_replicas = 0;
 	}
@@ -210,8 +210,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	if (item->action == DUE_MOVE)
 		item->lease_ms = lr_later(item->lease_ms,
 								  lr_lease_to_keep(lt_deadline(hold) - now));
-	item->refused = h->refusals > 0;
-	item->alone = h->alone;
+	item->refused = h->renewal.refusals > 0;
+	item->alone = h->renewal.alone;
 	item->name_len = key->name_len;
 	memcpy(item->name, key->name, key->name_len);
 }
@@ -223,9 +223,7 @@ static bool
 due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 				DueItem *item)
 {
-	LrHold	   *h = &lt_holds[hold];
 	uint64		owner = pg_atomic_read_u64(&lt_leases[hold].owner);
-	uint32		hash = h->hash;
 	LWLock	   *lock;
 	WakeList	wakes = WAKE_NOBODY;
 
@@ -233,13 +231,12 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	if (owner == 0)
 		return false;
 
-	lock = lt_partition(hash);
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->hash == hash && h->owner == owner &&
-		pg_atomic_read_u64(&lt_leases[hold].owner) == owner &&
-		due_is_due(hold, store, now))
+	lock = lt_lock_owned(hold, owner);
+	if (lock == NULL)
+		return false;
+	if (pg_atomic_read_u64(&lt_leases[hold].owner) == owner && due_is_due(hold, store, now))
 	{
-		int64		not_after = lt_pending_create(h, store);
+		int64		not_after = lt_pending_create(&lt_holds[hold], store);
 
 		lt_take_due(hold, store);
 		item->action = due_decide(hold, store, now, connected, again, &wakes);
@@ -414,14 +411,14 @@ lt_renewal_lag(StoreId store)
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		LrHold	   *h = &lt_holds[i];
-		uint32		hash = h->hash;
+		uint32		hash = lt_key_of(i)->hash;
 		LWLock	   *lock;
 
 		if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 			continue;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (h->hash == hash && h->state == HOLD_HELD && h->store == store &&
+		if (lt_key_of(i)->hash == hash && h->state == HOLD_HELD && h->claim.store == store &&
 			lt_renew_lease_ms(h) > 0)
 			lag = lr_later(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
 		LWLockRelease(lock);

@@ -58,7 +58,7 @@
 bool
 lt_is_at_old_place(const LrHold *h, StoreId store)
 {
-	return (h->traces & STORE_BIT(store)) != 0 && h->place != lr_place &&
+	return (h->traces & STORE_BIT(store)) != 0 && h->claim.place != lr_place &&
 		lr_store_can(store, STORE_HAS_PLACE);
 }
 
@@ -80,7 +80,7 @@ lt_is_past(LrIndex key, uint32 topology)
 bool
 lt_is_of_old_master(const LrHold *h, StoreId store)
 {
-	return (h->traces & STORE_BIT(store)) != 0 && h->topology != lt_epoch_of(h->key) &&
+	return (h->traces & STORE_BIT(store)) != 0 && h->claim.topology != lt_epoch_of(h->key) &&
 		lr_store_can(store, STORE_HAS_PLACE);
 }
 
@@ -97,7 +97,7 @@ lt_promised_ms(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 	int64		until;
 
-	if (!lt_is_of_old_master(h, h->store))
+	if (!lt_is_of_old_master(h, h->claim.store))
 		return 0;
 	until = lr_later(lt_deadline(hold), h->keep_until);
 	return lr_lease_to_keep(until - lr_now());
@@ -137,8 +137,8 @@ lt_note_place(LrHold *h, StoreId store)
 {
 	if (!lr_store_can(store, STORE_HAS_PLACE))
 		return;
-	h->place = lr_place;
-	h->topology = lt_epoch_of(h->key);
+	h->claim.place = lr_place;
+	h->claim.topology = lt_epoch_of(h->key);
 }
 
 /*
@@ -151,25 +151,34 @@ lt_note_place(LrHold *h, StoreId store)
 void
 lt_note_answer(LrHold *h, uint64 moves)
 {
-	if (!lr_store_can(h->store, STORE_HAS_PLACE))
+	if (!lr_store_can(h->claim.store, STORE_HAS_PLACE))
 		return;
-	h->place = lr_place;
-	h->topology = (uint32) moves;
+	h->claim.place = lr_place;
+	h->claim.topology = (uint32) moves;
 }
 
 /*
- * lt_first_trace --- a create of that owner has run in the store, or may still run
+ * lt_claim_of --- the claim that an operation on the key has made, or is about to make
  *
- * "topology" is the epoch of the master that was asked, 0 if none was looked for.
+ * If no master was looked for, it is the present one.
+ */
+LrClaim
+lt_claim_of(const StoreOp *op, LrIndex key)
+{
+	LrClaim		claim = {.owner = op->owner,.place = lr_place,.store = op->store};
+
+	claim.topology = op->topology != 0 ? op->topology : lt_epoch_of(key);
+	return claim;
+}
+
+/*
+ * lt_first_trace --- a create has run in the store of the claim, or may still run
  */
 void
-lt_first_trace(LrHold *h, StoreId store, uint64 owner, uint32 topology)
+lt_first_trace(LrHold *h, LrClaim claim)
 {
-	h->owner = owner;
-	h->store = store;
-	h->traces = STORE_BIT(store);
-	h->place = lr_place;
-	h->topology = topology != 0 ? topology : lt_epoch_of(h->key);
+	h->claim = claim;
+	h->traces = STORE_BIT(claim.store);
 }
 
 /*
@@ -290,7 +299,7 @@ lt_renew_lease_ms(const LrHold *hold)
 
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (hold->scope[i].count > 0 &&
-			(hold->scope[i].renewed || (i == SCOPE_XACT && hold->committing)))
+			(hold->scope[i].renewed || (i == SCOPE_XACT && hold->renewal.committing)))
 			lease_ms = Max(lease_ms, hold->scope[i].lease_ms);
 	return lease_ms;
 }
@@ -322,10 +331,10 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 	int64		due = deadline -
 		lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
 
-	if (hold->watch_at != 0)
-		due = lr_earlier(due, hold->watch_at);
-	if (hold->repair_at != 0)
-		due = lr_earlier(due, hold->repair_at);
+	if (hold->renewal.watch_at != 0)
+		due = lr_earlier(due, hold->renewal.watch_at);
+	if (hold->renewal.repair_at != 0)
+		due = lr_earlier(due, hold->renewal.repair_at);
 
 	/*
 	 * If the host has been up for less than the lease, this can be before 0, and a negative
@@ -345,7 +354,7 @@ lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
 	int64		most = lr_kind(hold->kind)->watched_ms;
 
 	if (most > 0)
-		hold->watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
+		hold->renewal.watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
 }
 
 void
@@ -406,7 +415,7 @@ lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
 bool
 lt_is_wanted_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && current_store() == store &&
+	return store != h->claim.store && current_store() == store &&
 		lr_kind(h->kind)->falls_back;
 }
 
@@ -416,7 +425,7 @@ lt_is_wanted_in(const LrHold *h, StoreId store)
 bool
 lt_is_left_in(const LrHold *h, StoreId store)
 {
-	return store != h->store && lr_store_can(store, STORE_SERVER_ONLY) &&
+	return store != h->claim.store && lr_store_can(store, STORE_SERVER_ONLY) &&
 		(h->traces & STORE_BIT(store)) != 0;
 }
 
@@ -427,7 +436,7 @@ lt_is_left_in(const LrHold *h, StoreId store)
 bool
 lt_is_to_be_asked(const LrHold *h)
 {
-	return lt_is_at_old_place(h, h->store) || lt_is_of_old_master(h, h->store);
+	return lt_is_at_old_place(h, h->claim.store) || lt_is_of_old_master(h, h->claim.store);
 }
 
 /*
@@ -444,8 +453,8 @@ lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes)
 	int64		due = lt_due_of_held(h, deadline);
 
 	if (lt_is_to_be_asked(h))
-		due = lr_earlier(due, lt_read_due(hold, h->store));
-	lt_set_due(hold, h->store, due, wakes);
+		due = lr_earlier(due, lt_read_due(hold, h->claim.store));
+	lt_set_due(hold, h->claim.store, due, wakes);
 }
 
 /*
@@ -458,9 +467,9 @@ lt_set_due_of_held(LrIndex hold, WakeList *wakes)
 
 	for (int s = 0; s < STORE_COUNT; s++)
 	{
-		if (s == h->store && lt_is_to_be_asked(h))
+		if (s == h->claim.store && lt_is_to_be_asked(h))
 			lt_set_due(hold, s, lr_now(), wakes);
-		else if (s == h->store)
+		else if (s == h->claim.store)
 			lt_set_due(hold, s, lt_due_of_held(h, lt_deadline(hold)),
 					   wakes);
 		else if (lt_is_wanted_in(h, s) || lt_is_left_in(h, s))
@@ -516,15 +525,15 @@ lt_repair_now(StoreId store)
 		uint64		owner = pg_atomic_read_u64(&lt_leases[i].owner);
 		LWLock	   *lock;
 
-		if (owner == 0 || h->repair_at == 0)
+		if (owner == 0 || h->renewal.repair_at == 0)
 			continue;
 		lock = lt_lock_owned(i, owner);
 		if (lock == NULL)
 			continue;
-		if (h->store == store && h->repair_at != 0 &&
+		if (h->claim.store == store && h->renewal.repair_at != 0 &&
 			(h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		{
-			h->repair_at = now;
+			h->renewal.repair_at = now;
 			lt_set_due(i, store, now, &wakes);
 		}
 		LWLockRelease(lock);
@@ -547,7 +556,7 @@ due_force_some(StoreId store, int part)
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		const LrHold *h = &lt_holds[i];
-		uint32		hash = h->hash;
+		uint32		hash = lt_key_of(i)->hash;
 		LWLock	   *lock;
 		const LrKey *key;
 
@@ -556,7 +565,7 @@ due_force_some(StoreId store, int part)
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
 		key = &lt_keys[h->key];
-		if (h->hash != hash || pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+		if (key->hash != hash || pg_atomic_read_u64(&lt_leases[i].owner) == 0)
 			;					/* another hold by now, made since */
 		else if (part < 0 ? lt_is_of_old_master(h, store) :
 				 routine->part_of(key->name, key->name_len) == part)

@@ -50,15 +50,15 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
  * new master is asked about it.
  */
 static bool
-grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
+grant_is_stale(LrIndex hold, const StoreOp *op)
 {
 	LrLease    *lease = &lt_leases[hold];
 
-	if (topology == 0)
+	if (op->topology == 0)
 		return false;
-	pg_atomic_write_u64(&lease->owner, owner);
+	pg_atomic_write_u64(&lease->owner, op->owner);
 	pg_memory_barrier();
-	if (!lt_is_past(lt_holds[hold].key, topology))
+	if (!lt_is_past(lt_holds[hold].key, op->topology))
 		return false;
 	pg_atomic_write_u64(&lease->owner, 0);
 	return true;
@@ -80,13 +80,13 @@ grant_is_stale(LrIndex hold, uint64 owner, uint32 topology)
  * so a session may repeat its request needlessly.
  */
 static bool
-grant_was_forced(const LrHold *h, uint64 owner, int64 sent_at)
+grant_was_forced(const LrHold *h, const StoreOp *op)
 {
-	const LrForced *forced = &lt_table->forced[h->hash % LT_FORCED];
+	const LrForced *forced = &lt_table->forced[lt_keys[h->key].hash % LT_FORCED];
 
 	return !lr_kind(h->kind)->passing &&
-		(sent_at <= forced->all_until ||
-		 (owner == forced->owner && sent_at <= forced->until));
+		(op->sent_at <= forced->all_until ||
+		 (op->owner == forced->owner && op->sent_at <= forced->until));
 }
 
 /*
@@ -124,7 +124,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 			continue;
 		conflict = true;
 		if (placed && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
-			lt_set_due(hold, h->store, now, wakes);
+			lt_set_due(hold, h->claim.store, now, wakes);
 	}
 	return conflict;
 }
@@ -141,7 +141,7 @@ grant_ownerless(LrIndex hold, WakeList *wakes)
 	LrKey	   *key = lt_key_of(hold);
 
 	if (lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_front(key, wakes);
+		lt_nudge_front(&key->queue, wakes);
 	key->handoffs = 0;
 	key->here_from = 0;
 	lt_judge_pause(key, true);
@@ -178,8 +178,7 @@ grant_is_overtaken(StoreId store, int64 judged_at)
  * renewal of the other hold finds out.
  */
 static GrantResult
-grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-			 int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence,
+grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *terms,
 			 TimestampTz acquired_at, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
@@ -187,44 +186,43 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	int64		now = lr_now();
-	int64		deadline = lr_lease_deadline(sent_at, terms->lease_ms);
+	int64		deadline = lr_lease_deadline(op->sent_at, terms->lease_ms);
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
-	if (grant_is_overtaken(store, judged_at) ||
-		grant_was_forced(h, owner, sent_at))
+	if (grant_is_overtaken(op->store, judged_at) || grant_was_forced(h, op))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
 		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))
 		return GRANT_CONFLICT;
 	if (lr_kind(h->kind)->ownerless)
 	{
-		if (lt_is_past(h->key, topology))
+		if (lt_is_past(h->key, op->topology))
 			return GRANT_STALE;
 		grant_ownerless(hold, wakes);
 		return GRANTED;
 	}
-	if (grant_is_stale(hold, owner, topology))
+	if (grant_is_stale(hold, op))
 		return GRANT_STALE;
 
 	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_beside(&lt_keys[h->key], h->kind, wakes);
+		lt_nudge_beside(&lt_keys[h->key].queue, h->kind, wakes);
 	if (!lr_kind(h->kind)->passing)
 	{
 		lt_keys[h->key].handoffs = 0;
 		if (queued)
 			lt_judge_pause(&lt_keys[h->key], !placed);
 	}
-	lt_first_trace(h, store, owner, topology);
+	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->state = HOLD_HELD;
-	h->here_from = lt_here_since(store, now);
-	h->fence = fence;
-	h->fence_store = store;
+	h->here_from = lt_here_since(op->store, now);
+	h->tokens.fence = op->fence;
+	h->tokens.store = op->store;
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
 	lt_link_hold(hold);
 	pg_atomic_write_u64(&lease->deadline, deadline);
-	pg_atomic_write_u64(&lease->owner, owner);
+	pg_atomic_write_u64(&lease->owner, op->owner);
 
 	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();
@@ -239,8 +237,7 @@ grant_locked(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
  * handed meanwhile.  Unless the answer is older than that; then this costs a release.
  */
 GrantResult
-lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-		 int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence)
+lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *terms)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_lock_hold(hold);
@@ -249,11 +246,10 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 
 	if (lt_wait_of(LrMyProcNumber)->state == WAIT_HANDED)
 		lt_drop_handed(LrMyProcNumber, &wakes);
-	if (lt_wait_of(LrMyProcNumber)->kept.disowned == owner)
+	if (lt_wait_of(LrMyProcNumber)->asked.disowned == op->owner)
 		result = GRANT_DISOWNED;
 	else
-		result = grant_locked(hold, store, owner, topology, judged_at, sent_at, terms,
-							  fence, acquired_at, &wakes);
+		result = grant_locked(hold, op, judged_at, terms, acquired_at, &wakes);
 	lt_unlock(lock, &wakes);
 	return result;
 }
@@ -265,8 +261,8 @@ lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
  * released.
  */
 GrantResult
-lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
-				  int64 sent_at, const LockTerms *terms, LrIndex *hold)
+lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
+				  LrIndex *hold)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
 	LWLock	   *lock = lt_partition(name->hash);
@@ -275,11 +271,10 @@ lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topolo
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	*hold = lt_make_unqueued(name, terms);
-	result = grant_locked(*hold, store, owner, topology,
-						  sent_at, sent_at, terms, 0, acquired_at, &wakes);
+	result = grant_locked(*hold, op, op->sent_at, terms, acquired_at, &wakes);
 	if (result != GRANTED)
 	{
-		lt_first_trace(&lt_holds[*hold], store, owner, topology);
+		lt_first_trace(&lt_holds[*hold], lt_claim_of(op, lt_holds[*hold].key));
 		lt_make_orphan(*hold, &wakes);
 	}
 	lt_unlock(lock, &wakes);
@@ -308,11 +303,11 @@ lt_note_without(LrIndex hold, uint64 owner, uint32 without)
 		return;
 	if (h->state == HOLD_HELD)
 	{
-		h->repair_at = LR_NEVER;
+		h->renewal.repair_at = LR_NEVER;
 		pg_memory_barrier();
-		if (masters_are_there(h->place, without))
+		if (masters_are_there(h->claim.place, without))
 		{
-			h->repair_at = lr_now() + REPAIR_AFTER;
+			h->renewal.repair_at = lr_now() + REPAIR_AFTER;
 			lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
 		}
 	}
@@ -328,7 +323,7 @@ lt_note_without(LrIndex hold, uint64 owner, uint32 without)
 bool
 lt_key_stayed_here(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	const LrKey *key = lt_key_of(hold);
 	KindSet		wanted = lr_kind(lt_holds[hold].kind)->excludes;
 	bool		stayed;

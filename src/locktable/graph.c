@@ -40,14 +40,14 @@ static KindSet
 graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
-	KindSet		front = kindset_counted(key->nfront);
+	KindSet		front = kindset_counted(key->queue.nfront);
 	KindSet		behind = 0;
 	KindSet		kept_by = 0;
 
 	if (w->in_front || w->state == WAIT_PLACED)
 		return 0;
 	kindset_add(&behind, w->terms.kind);
-	if (key->queue_kinds == behind)
+	if (key->queue.kinds == behind)
 		return lr_kind(w->terms.kind)->excludes;
 	for (LrIndex i = w->prev; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
 	{
@@ -83,7 +83,7 @@ graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
 	const LrHold *h = &lt_holds[hold];
 
 	holder->hold = hold;
-	holder->owner = h->owner;
+	holder->owner = h->claim.owner;
 	holder->session = h->session;
 	holder->pid = lt_sessions[h->session].pid;
 	holder->awaited = awaited;
@@ -100,14 +100,14 @@ static LWLock *
 graph_lock_awaited(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
-	uint32		hash = w->hash;
+	uint32		hash = lt_keys[w->key].hash;
 	LWLock	   *lock;
 
 	if (!lt_is_waiting(w))
 		return NULL;
 	lock = lt_partition(hash);
 	LWLockAcquire(lock, LW_SHARED);
-	if (lt_is_waiting(w) && w->hash == hash)
+	if (lt_is_waiting(w) && lt_keys[w->key].hash == hash)
 		return lock;
 	LWLockRelease(lock);
 	return NULL;
@@ -169,19 +169,18 @@ bool
 lt_begin_search(int64 interval, int64 *ask_again)
 {
 	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
+	LrKey	   *key = &lt_keys[w->key];
 	int64		now = lr_now();
 	LWLock	   *lock;
-	LrKey	   *key;
 	bool		begin = false;
 
 	*ask_again = now + interval;
 	if (!lt_is_waiting(w))
 		return false;
-	lock = lt_partition(w->hash);
+	lock = lt_partition(key->hash);
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (lt_is_waiting(w))
 	{
-		key = &lt_keys[w->key];
 		begin = key->searched_at + interval <= now;
 		if (begin)
 			key->searched_at = now;
@@ -201,7 +200,7 @@ lt_begin_search(int64 interval, int64 *ask_again)
 void
 lt_suspect_waiter(LrIndex session, uint64 generation)
 {
-	lt_sessions[session].wait.suspected = generation;
+	lt_sessions[session].wait.cycle.suspected = generation;
 	lt_wake_session(session);
 }
 
@@ -210,7 +209,7 @@ lt_is_suspected(void)
 {
 	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
 
-	return w->suspected != 0 && w->suspected == w->generation;
+	return w->cycle.suspected != 0 && w->cycle.suspected == w->generation;
 }
 
 /*
@@ -224,7 +223,7 @@ lt_take_suspicion(void)
 	bool		suspected = lt_is_suspected();
 
 	if (suspected)
-		lt_sessions[LrMyProcNumber].wait.suspected = 0;
+		lt_sessions[LrMyProcNumber].wait.cycle.suspected = 0;
 	return suspected;
 }
 
@@ -245,9 +244,9 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 	for (int i = 0; unbroken && i < n; i++)
 		unbroken = lt_wait_generation(sessions[i]) == generations[i] &&
 			(generations[i] == 0 ||
-			 lt_sessions[sessions[i]].wait.leaving != generations[i]);
+			 lt_sessions[sessions[i]].wait.cycle.leaving != generations[i]);
 	if (unbroken)
-		self->leaving = self->generation;
+		self->cycle.leaving = self->generation;
 	LWLockRelease(lt_deadlock_lock());
 	return unbroken;
 }
@@ -270,10 +269,10 @@ lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 		 i = lt_holds[i].next)
 		if (lt_is_live(i, now))
 			holder_pids[(*nholders)++] = lt_sessions[lt_holds[i].session].pid;
-	for (LrIndex s = key->queue_head; s != LR_NONE && *npids < room;
+	for (LrIndex s = key->queue.list.head; s != LR_NONE && *npids < room;
 		 s = lt_wait_of(s)->next)
 		pids[(*npids)++] = lt_sessions[s].pid;
-	for (LrIndex s = key->place_head; s != LR_NONE && *npids < room;
+	for (LrIndex s = key->places.list.head; s != LR_NONE && *npids < room;
 		 s = lt_wait_of(s)->next)
 		pids[(*npids)++] = lt_sessions[s].pid;
 	LWLockRelease(lock);
@@ -291,7 +290,7 @@ graph_owner_elsewhere(const LrKey *key, const LrWait *w)
 {
 	if (w->in_front || w->state == WAIT_PLACED)
 		return w->blocker;
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_wait_of(s)->next)
+	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
 		if (lt_wait_of(s)->blocker[0] != '\0')
 			return lt_wait_of(s)->blocker;
 	return "";
@@ -366,19 +365,17 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 	}
 	row->kind = h->kind;
 	row->state = h->state;
-	row->lost_reason = h->lost_reason;
+	row->lost = h->lost;
 	row->scope = scope;
 	row->part = h->scope[scope];
-	row->amount = h->amount;
+	row->amount = h->count.amount;
 	row->placed = h->state == HOLD_WAITING &&
 		lt_sessions[h->session].wait.state == WAIT_PLACED;
-	row->owner = h->owner;
-	row->fence = h->fence;
-	row->renewals = h->renewals;
+	row->owner = h->claim.owner;
+	row->fence = h->tokens.fence;
+	row->renewals = h->renewal.n;
 	row->deadline = lt_deadline(hold);
 	row->waiting_since = waiting_since;
-	row->lost_at = h->lost_at;
-	strlcpy(row->taken_by, h->taken_by, LR_OWNER_MAX);
 	row->name_len = key->name_len;
 	memcpy(row->name, key->name, key->name_len);
 	return true;
@@ -412,10 +409,10 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 				   h->scope[SCOPE_XACT].count == 0))
 			ok = rows_add(buf, i, SCOPE_SESSION, 0);
 	}
-	for (LrIndex s = key->queue_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
+	for (LrIndex s = key->queue.list.head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
 		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
 					  lt_sessions[s].wait.since);
-	for (LrIndex s = key->place_head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
+	for (LrIndex s = key->places.list.head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
 		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
 					  lt_sessions[s].wait.since);
 	return ok;
@@ -452,8 +449,8 @@ rows_count_key(const LrKey *key, int64 *granted, int64 *waiting, int64 *at_condi
 			*granted += h->scope[SCOPE_XACT].count > 0 &&
 				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
 	}
-	rows_count_queue(key->queue_head, waiting, at_conditions);
-	rows_count_queue(key->place_head, waiting, at_conditions);
+	rows_count_queue(key->queue.list.head, waiting, at_conditions);
+	rows_count_queue(key->places.list.head, waiting, at_conditions);
 }
 
 void

@@ -30,7 +30,7 @@
  *	 A releases: HANDED to B, which asks	B: nobody elsewhere waited: HELD
  *											B: somebody did: released
  *
- * What its request may leave in the store has another owner (LrWait.kept).
+ * What its request may leave in the store has another owner (LrWait.asked).
  *
  * A session that needs a fencing token also takes tokens for those to which the lock
  * may be handed after it: the reserve of the hold.  It ends with the hold, with a move
@@ -65,8 +65,8 @@
 static bool
 handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
 {
-	return w->trying && w->woken_at == 0 && w->kept.owner != 0 &&
-		(w->named == h->owner || w->came_at <= key->clear_at);
+	return w->asked.trying && w->woken_at == 0 && w->asked.claim.owner != 0 &&
+		(w->asked.named == h->claim.owner || w->place.came_at <= key->clear_at);
 }
 
 /*
@@ -86,21 +86,21 @@ handover_next(LrIndex hold)
 	const LrKey *key = &lt_keys[h->key];
 	LrIndex		early = LR_NONE;
 
-	if (key->nordered == 0)
-		return lr_kind(h->kind)->handed_over ? key->queue_head : LR_NONE;
+	if (key->places.nordered == 0)
+		return lr_kind(h->kind)->handed_over ? key->queue.list.head : LR_NONE;
 	if (lr_max_handoffs == 0 || lr_kind(h->kind)->passing)
 		return LR_NONE;
-	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
 		const LrWait *w = lt_wait_of(i);
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if (w->standing != STANDING_NEW || !(w->trying || w->woken_at != 0))
+		if (w->place.standing != STANDING_NEW || !(w->asked.trying || w->woken_at != 0))
 		{
-			if (w->came_at <= key->clear_at)
+			if (w->place.came_at <= key->clear_at)
 				return i;
-			if (w->standing != STANDING_NEW)
+			if (w->place.standing != STANDING_NEW)
 				return LR_NONE;
 		}
 		else if (early == LR_NONE && handover_may_be_early(h, key, w))
@@ -118,18 +118,18 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	LrWait	   *w = lt_wait_of(session);
-	LrStanding	standing = w->standing;
+	LrStanding	standing = w->place.standing;
 
-	w->early = w->trying;
+	w->early = w->asked.trying;
 	if (w->state == WAIT_PLACED)
 	{
-		lt_place_remove(key, session, wakes);
+		lt_place_remove(&key->places, session, wakes);
 		if (w->early)
-			w->standing = standing; /* it is not PLACELESS */
+			w->place.standing = standing;	/* it is not PLACELESS */
 	}
-	else if (lt_queue_remove(key, session))
-		lt_nudge_beside(key, h->kind, wakes);
-	key->nhanded++;
+	else if (lt_queue_remove(&key->queue, session))
+		lt_nudge_beside(&key->queue, h->kind, wakes);
+	key->nunlisted++;
 	key->handoffs++;
 	w->state = WAIT_HANDED;
 	w->handed = hold;
@@ -142,9 +142,9 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	memset(h->scope, 0, sizeof(h->scope));
 	h->state = HOLD_HANDED;
 	h->session = session;
-	h->committing = false;
-	h->fence = 0;
-	h->renewals = 0;
+	h->renewal.committing = false;
+	h->tokens.fence = 0;
+	h->renewal.n = 0;
 	wakes->handed_to = session;
 }
 
@@ -159,7 +159,7 @@ handover_had_turns(const LrHold *h, const LrKey *key)
 {
 	if (key->handoffs < lr_max_handoffs)
 		return false;
-	return lr_store_can(h->store, STORE_SERVER_ONLY) ? silence_hold_off(h->hash) == 0 :
+	return lr_store_can(h->claim.store, STORE_SERVER_ONLY) ? silence_hold_off(key->hash) == 0 :
 		!silence_is_noticed();
 }
 
@@ -191,19 +191,19 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 
 	if (next == LR_NONE ||
 		(lt_wait_of(next)->state == WAIT_QUEUED &&
-		 (lt_wait_of(next)->trying || handover_had_turns(h, key))) ||
+		 (lt_wait_of(next)->asked.trying || handover_had_turns(h, key))) ||
 		!lr_watchdog_running())
 		return false;
 	now = lr_now();
 	if (!handover_is_alone(hold, now) || lt_is_at_any_old_place(h) ||
-		lt_is_of_old_master(h, h->store) || !lt_fits(hold, now, lt_wait_of(next)))
+		lt_is_of_old_master(h, h->claim.store) || !lt_fits(hold, now, lt_wait_of(next)))
 		return false;
 
 	/*
 	 * What it has in the store, an announcement or a place, is left to the watchdog; if it
 	 * asks, when its answer has come.
 	 */
-	if (lt_wait_of(next)->kept.owner != 0 && !lt_wait_of(next)->trying &&
+	if (lt_wait_of(next)->asked.claim.owner != 0 && !lt_wait_of(next)->asked.trying &&
 		!lt_disown(next, wakes))
 		return false;
 	handover_to(next, hold, wakes);
@@ -231,7 +231,7 @@ handover_pass_on(LrIndex hold, WakeList *wakes)
 static bool
 handover_is_in_order(const LrKey *key, const LrWait *w)
 {
-	return !w->early || w->came_at <= key->clear_at ||
+	return !w->early || w->place.came_at <= key->clear_at ||
 		!lt_is_placed_by(w->terms.kind, current_store());
 }
 
@@ -253,7 +253,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 
 	Assert(h->state == HOLD_HANDED && h->session == LrMyProcNumber);
 	if (!lt_has_enough_left(w->terms.lease_ms, deadline - lr_now()) ||
-		lt_is_of_old_master(h, h->store))
+		lt_is_of_old_master(h, h->claim.store))
 	{
 		lt_drop_handed(LrMyProcNumber, wakes);
 		return false;
@@ -264,7 +264,7 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 		handover_pass_on(handed, wakes);
 		return false;
 	}
-	if (w->kept.owner != 0 && !lt_disown(LrMyProcNumber, wakes))
+	if (w->asked.claim.owner != 0 && !lt_disown(LrMyProcNumber, wakes))
 	{
 		lt_drop_handed(LrMyProcNumber, wakes);
 		return false;
@@ -293,11 +293,14 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 	LWLock	   *lock = lt_lock_hold(hold);
 	bool		taken;
 
-	taken = h->state == HOLD_HELD && h->reserve_used < h->reserve_last &&
-		h->reserve_moves == lt_moves(h);
+	taken = h->state == HOLD_HELD && h->tokens.left > 0 &&
+		h->tokens.moves == lt_moves(h);
 	if (taken)
-		h->fence = ++h->reserve_used;
-	*store = h->fence_store;
+	{
+		h->tokens.fence = ++h->tokens.used;
+		h->tokens.left--;
+	}
+	*store = h->tokens.store;
 	*more = Max(Min(lr_max_handoffs, RESERVE_MOST) - lt_keys[h->key].handoffs, 0);
 	LWLockRelease(lock);
 	return taken;
@@ -365,8 +368,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
-	uint32		hash = h->hash;
-	LWLock	   *lock = lt_partition(hash);
+	LWLock	   *lock = lt_partition(lt_keys[key].hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
 
@@ -383,7 +385,7 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	}
 	else
 		lt_unlink_hold(*hold);
-	lt_init_waiting_hold(*hold, key, hash, &w->terms);
+	lt_init_waiting_hold(*hold, key, &w->terms);
 	w->hold = *hold;
 	lt_wait_on(LrMyProcNumber, true);
 	w->woken_at = lr_now();

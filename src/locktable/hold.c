@@ -26,7 +26,7 @@
 uint64
 lt_owner(LrIndex hold)
 {
-	return lt_holds[hold].owner;
+	return lt_holds[hold].claim.owner;
 }
 
 const char *
@@ -62,32 +62,28 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->state = h->state;
 	view->kind = h->kind;
 	view->deadline = lt_deadline(hold);
-	view->store = h->store;
+	view->store = h->claim.store;
 	view->moves = lt_moves(h);
-	view->place = h->place;
-	view->of_old_master = lt_is_of_old_master(h, h->store);
+	view->place = h->claim.place;
+	view->of_old_master = lt_is_of_old_master(h, h->claim.store);
 	view->promised_ms = lt_promised_ms(hold);
-	view->owner = h->owner;
+	view->owner = h->claim.owner;
 	memcpy(view->id, h->id, STORE_ID_LEN);
-	view->fence = h->fence;
-	view->fence_store = h->fence_store;
+	view->fence = h->tokens.fence;
+	view->fence_store = h->tokens.store;
 	view->guard = GUARD_OFF;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
 			view->guard = Max(view->guard, h->scope[i].guard);
 	view->keep_until = h->keep_until;
 	memcpy(view->scope, h->scope, sizeof(view->scope));
-	view->lost_reason = h->lost_reason;
-	view->lost_at = h->lost_at;
-	view->taken_by[0] = '\0';
-	if (h->state == HOLD_LOST)
-		strlcpy(view->taken_by, h->taken_by, LR_OWNER_MAX);
+	view->lost = h->lost;
 }
 
 void
 lt_look(LrIndex hold, HoldView *view)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 
 	LWLockAcquire(lock, LW_SHARED);
@@ -105,10 +101,10 @@ lt_look(LrIndex hold, HoldView *view)
 void
 lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 
 	LWLockAcquire(lock, LW_SHARED);
-	*store = lt_holds[hold].store;
+	*store = lt_holds[hold].claim.store;
 	*moves = lt_moves(&lt_holds[hold]);
 	*promised_ms = lt_promised_ms(hold);
 	LWLockRelease(lock);
@@ -140,7 +136,7 @@ lt_store_of_key(const LrName *name)
 	if (key != LR_NONE)
 		for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 			if (lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED)
-				store = lt_holds[i].store;
+				store = lt_holds[i].claim.store;
 	LWLockRelease(lock);
 	return store;
 }
@@ -151,7 +147,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrLease    *lease = &lt_leases[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
 	bool		same;
@@ -164,7 +160,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
-	h->asked_lease_ms = Max(h->asked_lease_ms, part->lease_ms);
+	h->expiry.asked_ms = Max(h->expiry.asked_ms, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	same = moves == lt_moves(h);
 	if (deadline != 0 && same)
@@ -212,12 +208,12 @@ void
 lt_note_lease(LrIndex hold, int64 lease_ms)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 
-	if (lease_ms <= h->asked_lease_ms)
+	if (lease_ms <= h->expiry.asked_ms)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_ask_longer(h, lease_ms);
+	lt_ask_longer(&h->expiry, lease_ms);
 	LWLockRelease(lock);
 }
 
@@ -231,7 +227,8 @@ lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
 
 	if (lock == NULL)
 		return;
-	lt_holds[hold].nodes |= nodes;
+	if (lt_holds[hold].state != HOLD_ORPHAN || lt_holds[hold].nodes != 0)
+		lt_holds[hold].nodes |= nodes;
 	LWLockRelease(lock);
 }
 
@@ -247,11 +244,11 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	h->fence = mint->fence;
-	h->fence_store = mint->store;
-	h->reserve_used = mint->fence;
-	h->reserve_last = store_last_token(mint->fence, mint->amount);
-	h->reserve_moves = mint->moves;
+	h->tokens.fence = mint->fence;
+	h->tokens.used = mint->fence;
+	h->tokens.left = store_last_token(mint->fence, mint->amount) - mint->fence;
+	h->tokens.moves = mint->moves;
+	h->tokens.store = mint->store;
 	LWLockRelease(lock);
 }
 
@@ -282,7 +279,7 @@ lt_set_committing(LrIndex hold, bool committing)
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	h->committing = committing;
+	h->renewal.committing = committing;
 	if (h->state == HOLD_HELD)
 		lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
 	lt_unlock(lock, &wakes);
@@ -308,8 +305,8 @@ lt_begin_release(LrIndex hold, HoldView *view)
 		lt_nudge_placeless(lt_key_of(hold), &wakes);
 	}
 	view->awaited = start == RELEASE_IN_STORE &&
-		(lt_key_of(hold)->queue_head != LR_NONE ||
-		 lt_key_of(hold)->place_head != LR_NONE || lt_key_of(hold)->notified_elsewhere);
+		(lt_key_of(hold)->queue.list.head != LR_NONE ||
+		 lt_key_of(hold)->places.list.head != LR_NONE || lt_key_of(hold)->notified_elsewhere);
 	lt_unlock(lock, &wakes);
 	return start;
 }
@@ -352,24 +349,28 @@ lt_let_stay(LrIndex hold)
  * The answer of a former master says nothing about what the present one has.
  */
 void
-lt_end_release(LrIndex hold, StoreId store, uint32 topology, int receivers, uint32 nodes)
+lt_end_release(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
-	int64		pause = lt_pause_after(store, receivers);
+	int			receivers = op->outcome == STORE_OK ? op->receivers : 0;
+	int64		pause = lt_pause_after(op->store, receivers);
+	uint32		left;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	Assert(h->state == HOLD_RELEASING);
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
 	hold_note_stay(hold, h->here_from);
-	h->nodes &= nodes;
-	h->left = h->nodes != 0;
-	if (!h->left && !lt_is_past(h->key, topology))
-		lt_forget_trace(h, store);
+	left = h->nodes & op->nodes;
+	if (left == 0 && !lt_is_past(h->key, op->topology))
+		lt_forget_trace(h, op->store);
 	if (h->traces != 0)
+	{
 		lt_leave_to_watchdog(hold, &wakes);
+		h->nodes = left;
+	}
 	else
 		lt_free_and_nudge(hold, &wakes);
 	lt_unlock(lock, &wakes);
@@ -391,7 +392,7 @@ lt_orphan(LrIndex hold, int64 sent_at)
 	Assert(h->state == HOLD_RELEASING);
 
 	/* We held the lock until then, and the store has not answered since. */
-	if (lr_store_can(h->store, STORE_SERVER_ONLY))
+	if (lr_store_can(h->claim.store, STORE_SERVER_ONLY))
 		hold_note_stay(hold, h->here_from);
 	else
 		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
@@ -407,7 +408,7 @@ lt_orphan(LrIndex hold, int64 sent_at)
  *
  *	 HELD --lt_begin_aside--> RELEASING --lt_end_aside--> LOST (LOST_WAITING)
  *								 |
- *								 +--lt_lose_aside: it was gone--> LOST
+ *								 +--lt_end_aside: it was gone--> LOST
  *
  * A loss for that reason counts in nlost, but is neither logged nor signalled.
  * ----------
@@ -438,27 +439,7 @@ lt_begin_aside(LrIndex hold)
  * may still have is released by the watchdog.
  */
 void
-lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
-	Assert(h->state == HOLD_RELEASING);
-	lt_key_of(hold)->handoffs = 0;
-	hold_note_stay(hold, h->here_from);
-	if (answered && !lt_is_past(h->key, topology))
-		lt_forget_trace(h, store);
-	h->state = HOLD_HELD;
-	lt_lose_set_aside(hold, &wakes);
-	lt_unlock(lock, &wakes);
-}
-
-/*
- * lt_lose_aside --- the lock was gone before the store could release it
- */
-void
-lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by)
+lt_end_aside(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
@@ -466,8 +447,17 @@ lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by)
 
 	Assert(h->state == HOLD_RELEASING);
 	h->state = HOLD_HELD;
-	lt_lose_locked(hold, store, taken_by[0] != '\0' ? LOST_TAKEN : LOST_DELETED, taken_by,
-				   &wakes);
+	if (op->outcome == STORE_GONE)
+		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op), &wakes);
+	else
+	{
+		lt_key_of(hold)->handoffs = 0;
+		hold_note_stay(hold, h->here_from);
+		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
+			!lt_is_past(h->key, op->topology))
+			lt_forget_trace(h, op->store);
+		lt_lose_set_aside(hold, &wakes);
+	}
 	lt_unlock(lock, &wakes);
 }
 
@@ -511,8 +501,8 @@ lt_leave_sent(LrIndex hold)
 
 	Assert(h->state == HOLD_RELEASING);
 	hold_note_stay(hold, h->here_from);
-	h->sent_by = MyProcPid;
-	h->sent_until = now + SENT_PATIENCE;
+	h->sent.pid = MyProcPid;
+	h->sent.until = now + SENT_PATIENCE;
 	lt_leave_until(hold, now + SENT_REPEAT, &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -521,15 +511,16 @@ lt_leave_sent(LrIndex hold)
  * sent_note_loss --- the release has found that the lock was gone
  */
 static void
-sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
+sent_note_loss(const LrHold *h, const StoreOp *op, WakeList *wakes)
 {
 	const LrKey *key = &lt_keys[h->key];
 	ScopeHold	scope[SCOPE_COUNT] = {0};
+	LockLoss	loss;
 
 	scope[SCOPE_XACT].count = 1;
 	lr_count(STAT_LOSSES);
-	losses_add(h->sent_by, key->name, key->name_len, scope,
-			   taken_by[0] != '\0' ? LOST_TAKEN : LOST_DELETED, taken_by);
+	losses_note(&loss, lt_reason_of(op), lt_taken_by(op));
+	losses_add(h->sent.pid, key->name, key->name_len, scope, &loss);
 	wakes->watchdog = true;
 }
 
@@ -540,29 +531,30 @@ sent_note_loss(const LrHold *h, const char *taken_by, WakeList *wakes)
  * also releases what may be left elsewhere.
  */
 bool
-lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool released,
-			int receivers, const char *taken_by)
+lt_end_sent(const StoreOp *op)
 {
+	LrIndex		hold = op->hold;
 	LrHold	   *h = &lt_holds[hold];
-	int64		pause = lt_pause_after(store, receivers);
-	LWLock	   *lock = lt_lock_owned(hold, owner);
+	int64		pause = lt_pause_after(op->store, op->receivers);
+	LWLock	   *lock = lt_lock_owned(hold, op->owner);
 	WakeList	wakes = WAKE_NOBODY;
+	bool		released = op->outcome == STORE_OK;
 	bool		notified = false;
 
 	if (lock == NULL)
 		return false;
-	Assert(h->state == HOLD_ORPHAN && h->sent_by == MyProcPid);
-	if ((released || !h->repeated) && !lt_is_past(h->key, topology))
+	Assert(h->state == HOLD_ORPHAN && h->sent.pid == MyProcPid);
+	if ((released || !h->sent.repeated) && !lt_is_past(h->key, op->topology))
 	{
 		if (released)
 		{
-			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
+			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, op->receivers, pause);
 			notified = lt_key_of(hold)->notified_elsewhere;
 		}
 		else
-			sent_note_loss(h, taken_by, &wakes);
-		h->sent_until = 0;
-		lt_forget_trace(h, store);
+			sent_note_loss(h, op, &wakes);
+		h->sent.until = 0;
+		lt_forget_trace(h, op->store);
 		if (h->traces == 0)
 			lt_free_and_nudge(hold, &wakes);
 		else
@@ -578,13 +570,13 @@ lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology, bool rel
  * A request of this session over a new connection may overtake the release.
  */
 void
-lt_lose_sent(LrIndex hold, uint64 owner)
+lt_lose_sent(const StoreOp *op)
 {
-	LWLock	   *lock = lt_lock_owned(hold, owner);
+	LWLock	   *lock = lt_lock_owned(op->hold, op->owner);
 
 	if (lock == NULL)
 		return;
-	lt_holds[hold].sent_by = 0;
+	lt_holds[op->hold].sent.pid = 0;
 	LWLockRelease(lock);
 }
 
@@ -598,8 +590,8 @@ lt_find_sent(const LrKey *key, KindId kind, int64 now)
 	if (!lt_has_kinds(key, lr_kind(kind)->excludes) || !lr_watchdog_running())
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].sent_until > now &&
-			lt_holds[i].sent_by != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
+		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].sent.until > now &&
+			lt_holds[i].sent.pid != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
 			return i;
 	return LR_NONE;
 }
@@ -615,8 +607,8 @@ lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again,
 
 	if (sent == LR_NONE)
 		return false;
-	if (!lt_holds[sent].repeated)
-		lt_set_due(sent, lt_holds[sent].store, now, wakes);
-	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].sent_until;
+	if (!lt_holds[sent].sent.repeated)
+		lt_set_due(sent, lt_holds[sent].claim.store, now, wakes);
+	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].sent.until;
 	return true;
 }

@@ -293,11 +293,11 @@ lt_make_key(const char *name, int len, uint32 hash)
 	memset(key, 0, offsetof(LrKey, name));
 	key->hash = hash;
 	key->first_hold = LR_NONE;
-	key->queue_head = LR_NONE;
-	key->queue_tail = LR_NONE;
-	key->front_tail = LR_NONE;
-	key->place_head = LR_NONE;
-	key->place_tail = LR_NONE;
+	key->queue.list.head = LR_NONE;
+	key->queue.list.tail = LR_NONE;
+	key->queue.front_tail = LR_NONE;
+	key->places.list.head = LR_NONE;
+	key->places.list.tail = LR_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
 	key->next = *lt_bucket_of(hash);
@@ -314,8 +314,8 @@ locktable_free_unused(LrIndex key)
 	LrKey	   *k = &lt_keys[key];
 	LrIndex    *link;
 
-	if (k->first_hold != LR_NONE || k->queue_head != LR_NONE ||
-		k->place_head != LR_NONE || k->nfailed > 0 || k->nhanded > 0)
+	if (k->first_hold != LR_NONE || k->queue.list.head != LR_NONE ||
+		k->places.list.head != LR_NONE || k->nunlisted > 0)
 		return;
 
 	link = lt_bucket_of(k->hash);
@@ -400,12 +400,12 @@ lt_nothing_due(LrIndex hold)
  * lt_ask_longer --- from now on, a store may have the lock for a lease of that length
  */
 void
-lt_ask_longer(LrHold *h, int64 lease_ms)
+lt_ask_longer(LrExpiry *expiry, int64 lease_ms)
 {
-	h->asked_lease_ms = Max(h->asked_lease_ms, lease_ms);
-	if (h->ends_at != 0)
-		h->ends_at = lr_later(h->ends_at, lr_now() + lr_call_budget() +
-							  lease_ms * LR_US_PER_MS);
+	expiry->asked_ms = Max(expiry->asked_ms, lease_ms);
+	if (expiry->ends_at != 0)
+		expiry->ends_at = lr_later(expiry->ends_at, lr_now() + lr_call_budget() +
+								   lease_ms * LR_US_PER_MS);
 }
 
 /*
@@ -421,7 +421,7 @@ note_beside(const LrKey *key, const LrHold *gone)
 		return;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (kindset_has(beside, lt_holds[i].kind))
-			lt_ask_longer(&lt_holds[i], gone->asked_lease_ms);
+			lt_ask_longer(&lt_holds[i].expiry, gone->expiry.asked_ms);
 }
 
 /*
@@ -461,7 +461,7 @@ lt_free_hold(LrIndex hold)
 		lt_unlink_hold(hold);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
-	h->owner = 0;
+	h->claim.owner = 0;
 
 	/*
 	 * Free the key's entry first and the row last: whoever gets a row must find a free
@@ -512,6 +512,48 @@ lt_has_ordered_hold(const LrKey *key)
 }
 
 /* ----------
+ * Lists of sessions
+ * ----------
+ */
+
+/*
+ * lt_list_insert --- insert a session behind "prev", or as the first (LR_NONE)
+ */
+void
+lt_list_insert(LrList *list, LrIndex session, LrIndex prev)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrIndex    *link = prev == LR_NONE ? &list->head : &lt_wait_of(prev)->next;
+
+	w->prev = prev;
+	w->next = *link;
+	*link = session;
+	if (w->next != LR_NONE)
+		lt_wait_of(w->next)->prev = session;
+	else
+		list->tail = session;
+}
+
+/*
+ * lt_list_remove --- remove a session that is in the list
+ */
+void
+lt_list_remove(LrList *list, LrIndex session)
+{
+	LrWait	   *w = lt_wait_of(session);
+
+	if (w->prev != LR_NONE)
+		lt_wait_of(w->prev)->next = w->next;
+	else
+		list->head = w->next;
+	if (w->next != LR_NONE)
+		lt_wait_of(w->next)->prev = w->prev;
+	else
+		list->tail = w->prev;
+	w->prev = w->next = LR_NONE;
+}
+
+/* ----------
  * Which session is notified by which owner
  *
  * A message must find one of thousands, which may all wait for one key, without a look
@@ -533,25 +575,25 @@ lt_tell_as(LrIndex session, uint64 owner)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	if (w->told_as == owner)
+	if (w->told.owner == owner)
 		return;
 	SpinLockAcquire(&lt_table->told_mutex);
-	if (w->told_as != 0)
+	if (w->told.owner != 0)
 	{
-		LrIndex    *link = place_bucket(w->told_as);
+		LrIndex    *link = place_bucket(w->told.owner);
 
 		while (*link != session)
-			link = &lt_wait_of(*link)->told_next;
-		*link = w->told_next;
+			link = &lt_wait_of(*link)->told.next;
+		*link = w->told.next;
 	}
-	w->told_as = owner;
+	w->told.owner = owner;
 	if (owner != 0)
 	{
-		w->told_next = *place_bucket(owner);
+		w->told.next = *place_bucket(owner);
 		*place_bucket(owner) = session;
 	}
 	SpinLockRelease(&lt_table->told_mutex);
-	w->told = SUB_NONE;
+	w->told.subscription = SUB_NONE;
 }
 
 /*
@@ -566,8 +608,8 @@ lt_find_place(const LrKey *key, uint64 owner)
 
 	SpinLockAcquire(&lt_table->told_mutex);
 	session = *place_bucket(owner);
-	while (session != LR_NONE && lt_wait_of(session)->told_as != owner)
-		session = lt_wait_of(session)->told_next;
+	while (session != LR_NONE && lt_wait_of(session)->told.owner != owner)
+		session = lt_wait_of(session)->told.next;
 	SpinLockRelease(&lt_table->told_mutex);
 	return session != LR_NONE && &lt_keys[lt_wait_of(session)->key] == key ?
 		session : LR_NONE;
@@ -626,7 +668,7 @@ lt_losses_lock(void)
 LWLock *
 lt_lock_hold(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	return lock;
@@ -640,12 +682,11 @@ lt_lock_hold(LrIndex hold)
 LWLock *
 lt_lock_owned(LrIndex hold, uint64 owner)
 {
-	const LrHold *h = &lt_holds[hold];
-	uint32		hash = h->hash;
+	uint32		hash = lt_key_of(hold)->hash;
 	LWLock	   *lock = lt_partition(hash);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (h->hash == hash && h->owner == owner)
+	if (lt_key_of(hold)->hash == hash && lt_holds[hold].claim.owner == owner)
 		return lock;
 	LWLockRelease(lock);
 	return NULL;

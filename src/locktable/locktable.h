@@ -101,6 +101,14 @@ typedef enum LostReason
 	LOST_WAITING				/* its session has released it, to take it again */
 } LostReason;
 
+/* How a lock was lost. */
+typedef struct LockLoss
+{
+	TimestampTz at;
+	LostReason	reason:8;
+	char		taken_by[LR_OWNER_MAX]; /* its present owner; empty = not known */
+} LockLoss;
+
 /* The terms on which a session asks for a lock. */
 typedef struct LockTerms
 {
@@ -117,15 +125,15 @@ typedef struct LockTerms
 	uint8		id[STORE_ID_LEN];	/* as in StoreOp; all 0: none yet */
 } LockTerms;
 
-/* One scope's part of a hold. */
+/* One scope's part of a hold; each lock has two, so they are small. */
 typedef struct ScopeHold
 {
 	int32		count;			/* session: holds; xact: 0 or 1 */
+	CommitGuard guard:8;		/* the strictest asked for */
+	OnLost		on_lost:8;		/* likewise */
+	uint8		min_replicas;	/* the most asked for */
 	bool		renewed;		/* by the watchdog, lease_ms long each time */
-	CommitGuard guard;			/* the strictest asked for */
-	OnLost		on_lost;		/* likewise */
 	int64		lease_ms;		/* the longest asked for */
-	int			min_replicas;	/* the most asked for */
 	TimestampTz acquired_at;
 } ScopeHold;
 
@@ -209,15 +217,13 @@ extern bool lt_want_subscription(LrIndex hold);
 
 /* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
 extern void lt_give_up(LrIndex hold);
-extern void lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner,
-							  uint32 topology, int64 not_after);
+extern void lt_give_up_orphan(LrIndex hold, const StoreOp *create);
 
 /*
  * The same when no request is unanswered, but the store has an announcement of this wait,
  * under that owner: the watchdog withdraws it.
  */
-extern void lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner,
-								 uint32 topology);
+extern void lt_give_up_announced(LrIndex hold, uint64 owner);
 
 /*
  * The owner number for the next request of a kind that is announced.  "owner" is the one
@@ -233,18 +239,16 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 						bool *anew, uint64 *here);
 
 /*
- * For kinds with "placed": when the store was asked, at asked_at, nobody elsewhere
- * waited for the lock.  "unplaced": nor did this session get a place, as one here has
- * the lock.
+ * For kinds with "placed": when the store was asked, nobody elsewhere waited for the lock
+ * (StoreOp.clear).  If this session is "unplaced", a session here has the lock.
  */
-extern void lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
+extern void lt_note_clear(LrIndex hold, const StoreOp *create);
 
 /*
  * Leave a request without a reply to the watchdog, but stay in the queue, with another
  * hold.  False: there is no row for one.
  */
-extern bool lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner,
-							uint32 topology, int64 not_after);
+extern bool lt_leave_orphan(LrIndex *hold, const StoreOp *create);
 
 /*
  * After TURN_HANDED: take the next fencing token of the reserve of the hold.  False: the
@@ -287,14 +291,12 @@ typedef enum GrantResult
 
 /*
  * The store granted us the lock: leave the queue, hold it for the lease, which counts
- * from when the request was sent (lr_lease_deadline).  "topology" is the epoch of the
- * master that did, 0 where none is looked for.  With a store that excludes this server
- * only, nobody elsewhere could have the key at "judged_at".  The hold of an ownerless
- * kind is freed.
+ * from when the request was sent (lr_lease_deadline).  With a store that excludes this
+ * server only, nobody elsewhere could have the key at "judged_at".  The hold of an
+ * ownerless kind is freed.
  */
-extern GrantResult lt_grant(LrIndex hold, StoreId store, uint64 owner,
-							uint32 topology, int64 judged_at, int64 sent_at,
-							const LockTerms *terms, int64 fence);
+extern GrantResult lt_grant(LrIndex hold, const StoreOp *create, int64 judged_at,
+							const LockTerms *terms);
 
 /*
  * It was granted, but these of several masters may not have it (StoreOp.without).
@@ -306,12 +308,10 @@ extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
  * several; and for one whose request was not answered.  Their rows were stocked.
  * Without a grant, the watchdog releases the lock.
  */
-extern GrantResult lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-									 uint32 topology, int64 sent_at,
+extern GrantResult lt_grant_unqueued(const LrName *name, const StoreOp *create,
 									 const LockTerms *terms, LrIndex *hold);
 extern void lt_orphan_unqueued(const LrName *name, const LockTerms *terms,
-							   StoreId store, uint64 owner, uint32 topology,
-							   int64 not_after);
+							   const StoreOp *create);
 
 /*
  * Did a session of this server have the key when Redis fell silent, or since?  Then
@@ -338,8 +338,7 @@ extern void lt_session_leave(void);
 typedef struct HoldView
 {
 	HoldState	state;
-	LostReason	lost_reason;
-	TimestampTz lost_at;
+	LockLoss	lost;			/* if its state is HOLD_LOST */
 	int64		deadline;
 	KindId		kind;
 	StoreId		store;
@@ -356,7 +355,6 @@ typedef struct HoldView
 								 * the last release notified a client elsewhere */
 	int64		keep_until;
 	ScopeHold	scope[SCOPE_COUNT];
-	char		taken_by[LR_OWNER_MAX];
 } HoldView;
 
 /* The longest lease of the scopes that still hold the lock. */
@@ -466,28 +464,25 @@ extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
 extern bool lt_let_stay(LrIndex hold);
 
 /*
- * The store has answered the release, which notified so many clients.  "nodes": of several
- * masters, those that have not confirmed the release; the watchdog releases what they may
- * have.
+ * The store has answered the release.  If some of several masters have not confirmed it
+ * (StoreOp.nodes), the watchdog releases what they may have.
  */
-extern void lt_end_release(LrIndex hold, StoreId store, uint32 topology,
-						   int receivers, uint32 nodes);
+extern void lt_end_release(LrIndex hold, const StoreOp *release);
 
 /*
  * lt_leave_sent: the release of a RELEASING hold was sent, and the session does not wait
  * for the answer.  lt_end_sent: the session has read the answer after all; the
- * watchdog may have repeated the release before.  "released": the store had the lock until
- * then.  Returns whether the release notified a client elsewhere.
+ * watchdog may have repeated the release before.  Returns whether the release notified a
+ * client elsewhere.
  */
 extern void lt_leave_sent(LrIndex hold);
-extern bool lt_end_sent(LrIndex hold, uint64 owner, StoreId store, uint32 topology,
-						bool released, int receivers, const char *taken_by);
+extern bool lt_end_sent(const StoreOp *release);
 
 /*
  * Such a release will not be answered.  The watchdog repeats it, and this session has to
  * wait for that like all others.
  */
-extern void lt_lose_sent(LrIndex hold, uint64 owner);
+extern void lt_lose_sent(const StoreOp *release);
 
 /*
  * The release of a RELEASING hold was not answered: the watchdog goes on with it.
@@ -499,12 +494,11 @@ extern void lt_orphan(LrIndex hold, int64 sent_at);
  * A session that waits for a condition releases its lock, to take it again later.
  * lt_begin_aside: HELD becomes RELEASING; false: the lock was lost before.  lt_end_aside:
  * the store has answered or has failed; the lock counts as lost (LOST_WAITING) while the
- * session waits.  lt_lose_aside: the store did not have the lock any more, which is a loss
- * like any other.
+ * session waits.  If the store did not have the lock any more, that is a loss like any
+ * other.
  */
 extern bool lt_begin_aside(LrIndex hold);
-extern void lt_end_aside(LrIndex hold, StoreId store, uint32 topology, bool answered);
-extern void lt_lose_aside(LrIndex hold, StoreId store, const char *taken_by);
+extern void lt_end_aside(LrIndex hold, const StoreOp *create);
 
 /* Check that no hold belongs to the transaction that has ended; with assertions only. */
 #ifdef USE_ASSERT_CHECKING
@@ -518,29 +512,28 @@ extern void lt_drop_lost(LrIndex hold);
 
 /*
  * A store said that the owner is gone.  This counts only if the hold still has that owner
- * and has not moved since.  True if the lock was HELD, and is lost now; if it was HANDED,
- * its next session waits on.
+ * and has not moved since.  If the lock was HANDED, its next session waits on.
  */
-extern bool lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
-					LostReason reason, const char *taken_by);
+extern void lt_lose(LrIndex hold, const StoreOp *op);
 
 /*
  * The key was taken away by force, from that owner, or from all owners (NULL): sessions of
- * this server lose their holds of it.  The lock is gone from that store, which need not be
- * the one that it is in by now, and from the node that was the master in that epoch
- * (StoreOp).
+ * this server lose their holds of it.  The lock is gone from the store of the operation,
+ * which need not be the one that it is in by now, and from the node that was the master
+ * then.
  */
-extern void lt_lose_forced(const LrName *name, const char *owner_text, StoreId where,
-						   uint32 topology);
+extern void lt_lose_forced(const LrName *name, const char *owner_text,
+						   const StoreOp *force);
 
 /*
- * Make a record of a loss, for the server log: a session has lost a lock that it held in
- * these scopes.  This neither raises nor allocates, and may be called with a partition lock
- * held.  The caller has to wake the watchdog afterwards.
+ * Note how a lock was lost; taken_by may be NULL.  And make a record of that for the server
+ * log: a session has lost a lock that it held in these scopes.  This neither raises nor
+ * allocates, and may be called with a partition lock held.  The caller has to wake the
+ * watchdog afterwards.
  */
-extern void losses_add(int pid, const char *name, int len,
-					   const ScopeHold *scope, LostReason reason,
-					   const char *taken_by);
+extern void losses_note(LockLoss *loss, LostReason reason, const char *taken_by);
+extern void losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+					   const LockLoss *loss);
 
 /* ----------
  * A session that has the store count something
@@ -572,10 +565,10 @@ extern int64 lt_owed_amount(LrIndex hold);
 extern void lt_owed_done(LrIndex hold);
 
 /*
- * The store has not answered: the watchdog goes on.  "sent_at": when the request was sent,
- * which may have run; 0 = it surely has not.
+ * The store has not answered: the watchdog goes on.  If the request was sent, it may have
+ * run.
  */
-extern void lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at);
+extern void lt_leave_owed(LrIndex hold, const StoreOp *tally);
 
 /* ----------
  * A session that looks for deadlocks: the lock table as a part of the wait-for graph
@@ -674,7 +667,7 @@ typedef struct LockTableRow
 	Oid			userid;
 	KindId		kind;
 	HoldState	state;
-	LostReason	lost_reason;
+	LockLoss	lost;
 	LockScope	scope;
 	ScopeHold	part;
 	int64		amount;			/* OWED: what the store is to count */
@@ -684,8 +677,6 @@ typedef struct LockTableRow
 	int64		renewals;
 	int64		deadline;		/* lr_now() time */
 	TimestampTz waiting_since;
-	TimestampTz lost_at;
-	char		taken_by[LR_OWNER_MAX];
 	int			name_len;
 	char		name[LR_NAME_MAX];
 } LockTableRow;

@@ -53,10 +53,41 @@ enum
 	SUB_CONFIRMED
 };
 
-/*
- * There are as many of these two as there may be locks: small fields stand side by
- * side, without padding.
- */
+/* Sessions, linked by LrWait.prev and next. */
+typedef struct LrList
+{
+	LrIndex		head;
+	LrIndex		tail;
+} LrList;
+
+/* Sessions that queue for a key; see queue.c. */
+typedef struct LrQueue
+{
+	LrList		list;
+	LrIndex		front_tail;		/* LR_NONE if nobody queues */
+	KindCounts	nfront;			/* sessions in front, by kind */
+	KindSet		kinds;			/* the kinds of all that have queued since it was empty */
+	bool		scarce;			/* a session was refused since it was empty: of kinds
+								 * with one_asks, only the first asks */
+} LrQueue;
+
+/* Sessions that wait in the order of the store; see places.c. */
+typedef struct LrPlaces
+{
+	LrList		list;
+	int			nordered;		/* how many of them wait for a lock (not passing), */
+	int			nplaceless;		/* have no place in the store, */
+	int			nlined;			/* are in line */
+} LrPlaces;
+
+/* For so long the head of a queue lets others go first, in lr_now() time. */
+typedef struct LrPause
+{
+	int64		until;			/* 0 = no pause */
+	int64		not_before;		/* no other pause before */
+} LrPause;
+
+/* There are as many keys and holds as there may be locks. */
 typedef struct LrKey
 {
 	uint32		hash;
@@ -64,99 +95,115 @@ typedef struct LrKey
 	LrIndex		first_hold;		/* all but waiting ones */
 	KindSet		hold_kinds;		/* the kinds of these holds, and perhaps of some that are
 								 * gone; see lt_has_kinds */
-	LrIndex		queue_head;		/* sessions, linked by their wait records */
-	LrIndex		queue_tail;
-	LrIndex		front_tail;		/* see queue.c; LR_NONE if nobody waits */
-	KindCounts	nfront;			/* sessions in front, by kind */
-	KindSet		queue_kinds;	/* the kinds of all that have queued since the queue
-								 * was empty */
-	LrIndex		place_head;		/* sessions that wait in the order of the store, see
-								 * places.c; linked likewise */
-	LrIndex		place_tail;
-	int			nordered;		/* how many of them wait for a lock (not passing), */
-	int			nplaceless;		/* have no place in the store, */
-	int			nlined;			/* are in line */
-	int			nfailed;		/* sessions in WAIT_FAILED, not in the queue */
-	int			nhanded;		/* likewise in WAIT_HANDED */
+	LrQueue		queue;
+	LrPlaces	places;
+	int			nunlisted;		/* sessions that wait in neither, HANDED or FAILED */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
-	int64		paused_until;	/* lr_now() time before which the head lets
-								 * others go first; 0 = no pause */
+	LrPause		pause;
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
-	int64		no_pause_until; /* no other pause before */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
-	KindId		here_kind;		/* the kind as which it was held here from here_from on */
+	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
 	bool		after_pause;	/* the head asks the store after a pause */
 	bool		notified_elsewhere; /* the last release notified a client elsewhere */
-	bool		scarce;			/* a session was refused since the queue was empty: of
-								 * kinds with one_asks, only the first asks */
 	SubscriptionState subscription[TOPIC_COUNT];
-	int			name_len;
+	uint16		name_len;
 	char		name[LR_NAME_MAX];
 } LrKey;
 
-typedef struct LrHold
+/* What a store has, or may have, under an owner number of this instance. */
+typedef struct LrClaim
 {
-	KindId		kind;
-	uint32		hash;			/* of the key's name: leads to the partition */
-	LrIndex		key;
-	LrIndex		session;		/* LR_NONE: orphan */
-	LrIndex		next;			/* of the same key, or in the free list */
-	LrIndex		prev;			/* of the same key */
-	HoldState	state;
-	LostReason	lost_reason;
-	StoreId		store;			/* that has confirmed the deadline */
-	uint32		moves;			/* raised whenever that changes; see lt_moves */
-	uint32		traces;			/* STORE_BITs of stores where our owner may be */
-	uint32		place;			/* lr_place where Redis has it, */
-	uint32		topology;		/* and the epoch of the master that confirmed it */
-	int64		here_from;		/* see LrKey */
-	int64		keep_until;		/* see LockTerms */
-	uint64		owner;			/* owner number, 0 = none yet */
-	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
-	StoreId		fence_store;	/* that issued the token */
+	uint64		owner;			/* 0 = none yet, or nothing */
+	uint32		topology;		/* the epoch of the master that confirmed it, */
+	uint32		place;			/* and lr_place where Redis has it */
+	uint32		moves;			/* raised whenever the store changes; see lt_moves */
+	StoreId		store:8;
+} LrClaim;
+
+/* Fencing tokens: the hold's own, and those in reserve for sessions it is handed to. */
+typedef struct LrTokens
+{
+	int64		fence;			/* 0 = none */
+	int64		used;			/* the last one of the reserve that was used, */
+	uint64		moves;			/* lt_moves() when the reserve was requested, */
+	int			left;			/* and how many are left of it */
+	StoreId		store:8;		/* that issued the token */
+} LrTokens;
+
+/* What a store counts: permits of a semaphore that it gave, or a change that it owes. */
+typedef struct LrCount
+{
 	int64		amount;			/* as in StoreOp */
-	int64		counted_at;		/* owed, orphan: time of the first of the requests in
-								 * counts_sent */
-	ScopeHold	scope[SCOPE_COUNT];
-	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
-										 * a create that was not answered may
-										 * still run; 0 = none */
-	int64		fence;
-	int64		reserve_used;	/* the reserve of tokens: the last one that was used, */
-	int64		reserve_last;	/* the last one there is, */
-	uint64		reserve_moves;	/* and lt_moves() when it was requested */
-	int			refusals;		/* by the store, in a row */
-	int64		asked_lease_ms; /* the longest that was requested, answered or not, or
-								 * that a scope has had renewed */
+	int64		first_at;		/* owed, orphan: when the first of the requests in "sent"
+								 * was sent */
+	int			sent;			/* how many requests to count it may have run, or may
+								 * still run */
+	bool		wanted;			/* the store has to count it, not to release it */
+} LrCount;
+
+/* An orphan whose release was sent; see hold.c. */
+typedef struct LrSent
+{
+	int64		until;			/* until when others wait for the answer; 0 = they do
+								 * not, */
+	int			pid;			/* of its session */
+	bool		repeated;		/* has the watchdog sent it again? */
+} LrSent;
+
+/* What the watchdog has to know to renew a lock. */
+typedef struct LrRenewal
+{
 	int64		watch_at;		/* kinds whose lease others may shorten: when to
 								 * look at the latest */
 	int64		repair_at;		/* several masters, some of which may not have it: when
 								 * to renew it, so that they get it; LR_NEVER = when one
 								 * is back */
-	int64		renewals;
-	uint32		nodes;			/* bits of those of several nodes that may have it; of
-								 * an orphan that most have released: those that may
-								 * still have it */
-	bool		left;			/* it is such an orphan */
-	int64		ends_at;		/* orphan: when all stores will have let it expire; 0 =
-								 * unknown */
-	int			counts_sent;	/* owed, orphan: how many requests to count it may have
-								 * run, or may still run */
-	int			sent_by;		/* orphan whose release was sent, see hold.c: pid of its
-								 * session, */
-	int64		sent_until;		/* until when others wait for the answer; 0 = they do
-								 * not, */
-	bool		repeated;		/* and has the watchdog sent it again? */
-	TimestampTz lost_at;
+	int64		n;				/* how often it was renewed */
+	int			refusals;		/* by the store, in a row */
+	bool		alone;			/* the store refuses it, and what is sent along with it */
 	bool		committing;		/* its transaction is past pre-commit: renewed even if
 								 * the caller chose its lease */
-	bool		counts;			/* the store has to count it, not to release it */
-	bool		alone;			/* the store refuses it, and what is sent along with it */
-	bool		forced;			/* taken away by force: about to be lost */
-	char		taken_by[LR_OWNER_MAX];
+} LrRenewal;
+
+/* How long stores may have it, whatever its session knows. */
+typedef struct LrExpiry
+{
+	int64		asked_ms;		/* the longest lease that was requested, answered or not,
+								 * or that a scope has had renewed */
+	int64		ends_at;		/* orphan: when all stores will have let it expire; 0 =
+								 * unknown */
+} LrExpiry;
+
+typedef struct LrHold
+{
+	LrIndex		key;			/* whose hash leads to the partition */
+	LrIndex		session;		/* LR_NONE: orphan */
+	LrIndex		next;			/* of the same key, or in the free list */
+	LrIndex		prev;			/* of the same key */
+	KindId		kind:8;
+	HoldState	state:8;
+	uint8		traces;			/* STORE_BITs of stores where our owner may be */
+	uint32		nodes;			/* bits of those of several nodes that may have it; of
+								 * an orphan: 0, or those that may still have it when
+								 * most have released it */
+	LrClaim		claim;			/* its store has confirmed the deadline */
+	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
+										 * a create that was not answered may
+										 * still run; 0 = none */
+	int64		here_from;		/* see LrKey */
+	int64		keep_until;		/* see LockTerms */
+	LrExpiry	expiry;
+	LrRenewal	renewal;
+	LrTokens	tokens;
+	LrCount		count;
+	LrSent		sent;
+	ScopeHold	scope[SCOPE_COUNT];
+	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
+	LockLoss	lost;			/* LOST_FORCED before it is LOST: it was taken away by
+								 * force, and is about to be lost */
 } LrHold;
 
 typedef enum WaitState
@@ -165,7 +212,8 @@ typedef enum WaitState
 	WAIT_QUEUED,
 	WAIT_PLACED,				/* in the order of the store: see places.c */
 	WAIT_HANDED,				/* was handed the lock, does not know yet */
-	WAIT_FAILED					/* see lt_fail_waiters */
+	WAIT_FAILED,				/* see lt_fail_waiters */
+	WAIT_UNREPLICATED			/* likewise, as replicas were missing */
 } WaitState;
 
 /* What the store has answered a session that waits in its order. */
@@ -177,57 +225,69 @@ typedef enum LrStanding
 } LrStanding;
 
 /*
- * What a waiting session has in the store, or may have: an announcement, a place, or
- * the lock.
+ * What a waiting session has asked the store for, and has there, or may have: an
+ * announcement, a place, or the lock.
  */
-typedef struct LrKept
+typedef struct LrAsked
 {
-	uint64		owner;			/* 0 = nothing */
-	StoreId		store;
-	uint32		topology;		/* and place, as in LrHold */
-	uint32		place;
+	LrClaim		claim;			/* kinds that are announced */
 	uint64		disowned;		/* the owner that lt_disown() has left to the watchdog
 								 * since the last request; 0 = none */
-} LrKept;
+	uint64		named;			/* owner of a lock here that its last request named
+								 * (StoreOp.here); 0 = none */
+	int64		until;			/* its request ends by then */
+	bool		trying;			/* it asks the store */
+} LrAsked;
+
+/* The order in which sessions ask for their places in the store. */
+typedef struct LrPlace
+{
+	int64		came_at;		/* lr_now() when it came, */
+	int64		line_at;		/* those behind it in line wait until then, and a
+								 * second more; LR_NEVER = it may not ask yet; 0 = it is
+								 * not in line */
+	LrStanding	standing;		/* what the store has answered since it came */
+} LrPlace;
+
+/* How a session that waits in the order of the store is notified of its turn. */
+typedef struct LrTold
+{
+	uint64		owner;			/* it is notified as this one; 0 = it is not */
+	int64		at;				/* lr_now() when it was notified; 0 = it was not, or has
+								 * asked since */
+	LrIndex		next;			/* next session in the same bucket of lt_told */
+	SubscriptionState subscription;
+} LrTold;
+
+/* Generations of waits that may be in a deadlock. */
+typedef struct LrCycle
+{
+	uint64		leaving;		/* that a deadlock ends; under the deadlock lock */
+	uint64		suspected;		/* that may be in one; 0 = none */
+} LrCycle;
 
 /* A session awaits one key at a time, so this is part of its slot. */
 typedef struct LrWait
 {
 	WaitState	state;
-	uint32		hash;			/* of the key: leads to the partition */
-	LrIndex		key;
+	LrIndex		key;			/* whose hash leads to the partition */
 	LrIndex		hold;			/* that it waits with */
 	LrIndex		handed;			/* the hold that it was handed, */
 	bool		early;			/* while it asked the store; see handover.c */
-	LockTerms	terms;			/* with which it asks for the lock */
-	bool		unreplicated;	/* failed, as replicas were missing */
-	bool		trying;			/* asks the store */
-	int64		asks_until;		/* no longer than that */
-	LrKept		kept;			/* kinds that are announced */
-	uint64		named;			/* owner of a lock here that its last request named
-								 * (StoreOp.here); 0 = none */
-	uint64		told_as;		/* placed: it is notified of its turn by this owner, */
-	LrIndex		told_next;		/* next session in the same bucket of lt_told, */
-	SubscriptionState told;		/* the subscription for that, */
-	int64		told_at;		/* and when it was notified: lr_now() time; 0 = it was
-								 * not, or has asked since */
-	int64		came_at;		/* placed: lr_now() when it came, */
-	LrStanding	standing;		/* and what the store has answered since */
-	int64		line_at;		/* placed: those behind it in line wait until then, and a
-								 * second more; LR_NEVER = it may not ask yet; 0 = it is
-								 * not in line */
 	bool		in_front;		/* of the queue: may ask the store */
+	bool		asleep;			/* counted in nwaiters */
+	LockTerms	terms;			/* with which it asks for the lock */
+	LrAsked		asked;
+	LrPlace		place;
+	LrTold		told;
 	LrIndex		prev;			/* session before it in the queue or list of the key */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up that it has not acted on; 0 =
 								 * none */
 	int64		looks_at;		/* when it looks again unless woken, or has ended its
 								 * request; 0 = it is not in front */
-	bool		asleep;			/* counted in nwaiters */
 	uint64		generation;		/* one more with each wait in this slot */
-	uint64		leaving;		/* generation that a deadlock ends; under the
-								 * deadlock lock */
-	uint64		suspected;		/* generation that may be in one; 0 = none */
+	LrCycle		cycle;
 	TimestampTz since;
 	char		blocker[LR_OWNER_MAX];	/* owner elsewhere, as the store named it last;
 										 * empty = not known */
@@ -370,8 +430,8 @@ lt_epoch_of(LrIndex key)
 static inline uint64
 lt_moves(const LrHold *h)
 {
-	return ((uint64) h->moves << 32) |
-		(lr_store_can(h->store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
+	return ((uint64) h->claim.moves << 32) |
+		(lr_store_can(h->claim.store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
 }
 
 /* A time in shared memory that others may write. */
@@ -432,6 +492,8 @@ extern LrIndex lt_alloc_hold(void);
 extern int	lt_hold_rows(const LrHold *hold);
 extern int64 lt_handed_lease_ms(const LrHold *h);
 extern bool lt_has_ordered_hold(const LrKey *key);
+extern void lt_list_insert(LrList *list, LrIndex session, LrIndex prev);
+extern void lt_list_remove(LrList *list, LrIndex session);
 extern void lt_tell_as(LrIndex session, uint64 owner);
 extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
@@ -444,8 +506,8 @@ extern int64 lt_promised_ms(LrIndex hold);
 extern int64 lt_pending_create(const LrHold *h, StoreId store);
 extern void lt_note_place(LrHold *h, StoreId store);
 extern void lt_note_answer(LrHold *h, uint64 moves);
-extern void lt_first_trace(LrHold *h, StoreId store, uint64 owner,
-						   uint32 topology);
+extern LrClaim lt_claim_of(const StoreOp *op, LrIndex key);
+extern void lt_first_trace(LrHold *h, LrClaim claim);
 extern void lt_trace_of_move(LrHold *h, StoreId store);
 extern void lt_forget_trace(LrHold *h, StoreId store);
 extern void lt_forget_gone(LrHold *h, StoreId store);
@@ -453,7 +515,7 @@ extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
-extern void lt_ask_longer(LrHold *h, int64 lease_ms);
+extern void lt_ask_longer(LrExpiry *expiry, int64 lease_ms);
 extern void lt_unlink_hold(LrIndex hold);
 
 /*
@@ -466,6 +528,22 @@ lt_has_kinds(const LrKey *key, KindSet kinds)
 	return (key->hold_kinds & kinds) != 0;
 }
 extern void lt_free_hold(LrIndex hold);
+
+/*
+ * Of an operation that found the lock gone: who has the key now, as far as the store says,
+ * and the reason of the loss.
+ */
+static inline const char *
+lt_taken_by(const StoreOp *op)
+{
+	return op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder;
+}
+
+static inline LostReason
+lt_reason_of(const StoreOp *op)
+{
+	return op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED;
+}
 
 /* lose.c; partition lock held. */
 extern void lt_note_end(LrIndex hold);
@@ -487,7 +565,7 @@ extern void lt_lose_set_aside(LrIndex hold, WakeList *wakes);
 extern void lt_drop_handed(LrIndex session, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
-/* What a waiting session has in the store; see LrKept. */
+/* What a waiting session has in the store; see LrAsked. */
 extern bool lt_disown(LrIndex session, WakeList *wakes);
 extern void lt_disown_next(LrIndex session, WakeList *wakes);
 
@@ -496,21 +574,20 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
 /* queue.c; partition lock held, but for lt_pause_after. */
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
-extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash,
-								 const LockTerms *terms);
+extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
-extern void lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev);
-extern bool lt_queue_remove(LrKey *key, LrIndex session);
+extern void lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev);
+extern bool lt_queue_remove(LrQueue *queue, LrIndex session);
 extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
-extern void lt_queue_scarce(LrKey *key);
-extern bool lt_would_be_in_front(const LrKey *key, KindId kind);
+extern void lt_queue_scarce(LrQueue *queue);
+extern bool lt_would_be_in_front(const LrQueue *queue, KindId kind);
 
 /* Sessions in front may look again; if a lock of that kind kept them from the key. */
-extern void lt_nudge_front(LrKey *key, WakeList *wakes);
+extern void lt_nudge_front(const LrQueue *queue, WakeList *wakes);
 extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
 
 /* If a lock of that kind, which is held now, does not keep one of them from the key. */
-extern void lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes);
+extern void lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes);
 
 extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
@@ -527,18 +604,18 @@ extern void lt_back_to_queue(LrIndex session, bool first);
 extern bool lt_has_enough_left(int64 lease_ms, int64 left);
 extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
 extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
-extern void lt_place_insert(LrKey *key, LrIndex session, LrIndex prev,
+extern void lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev,
 							LrStanding standing);
-extern void lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes);
-extern void lt_stand(LrKey *key, LrWait *w, LrStanding standing);
-extern bool lt_has_placeless(const LrKey *key);
-extern void lt_join_line(LrKey *key, LrIndex session);
-extern void lt_line_up(LrKey *key, WakeList *wakes);
+extern void lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes);
+extern void lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing);
+extern bool lt_has_placeless(const LrPlaces *places);
+extern void lt_join_line(LrPlaces *places, LrIndex session);
+extern void lt_line_up(LrPlaces *places, WakeList *wakes);
 extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
 extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);
-extern bool lt_holds_up_line(const LrWait *w, int64 now);
+extern bool lt_holds_up_line(const LrPlace *place, int64 now);
 extern void lt_count_off(LrIndex session, WakeList *wakes);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 

@@ -17,8 +17,6 @@
  */
 #include "lockredis.h"
 
-#include "utils/timestamp.h"
-
 #include "locktable/locktable_int.h"
 #include "settings.h"
 #include "stats.h"
@@ -65,12 +63,10 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 		reason = LOST_MOVED;
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
-	else if (reason == LOST_DELETED && h->forced)
+	else if (reason == LOST_DELETED && h->lost.reason == LOST_FORCED)
 		reason = LOST_FORCED;
 	h->state = HOLD_LOST;
-	h->lost_reason = reason;
-	h->lost_at = GetCurrentTimestamp();
-	strlcpy(h->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
+	losses_note(&h->lost, reason, taken_by);
 	if (sure && reason != LOST_EXPIRED)
 		lt_forget_gone(h, where);
 	if (h->traces != 0)
@@ -82,8 +78,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
 		return;
 	lr_count(STAT_LOSSES);
-	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope,
-			   reason, taken_by);
+	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &h->lost);
 	wakes->watchdog = true;
 	lose_tell(h, wakes);
 }
@@ -94,7 +89,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 void
 lt_lose_set_aside(LrIndex hold, WakeList *wakes)
 {
-	lose_locked(hold, lt_holds[hold].store, false, LOST_WAITING, NULL, wakes);
+	lose_locked(hold, lt_holds[hold].claim.store, false, LOST_WAITING, NULL, wakes);
 }
 
 /*
@@ -104,7 +99,7 @@ void
 lt_lose_if_expired(LrIndex hold, WakeList *wakes)
 {
 	if (lt_holds[hold].state == HOLD_HELD && lt_deadline(hold) <= lr_now())
-		lt_lose_locked(hold, lt_holds[hold].store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, lt_holds[hold].claim.store, LOST_EXPIRED, NULL, wakes);
 }
 
 /*
@@ -161,7 +156,7 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 				return i;
 		}
 		else if (lt_holds[i].state == HOLD_HELD && lt_has_room_for_loser(wakes))
-			lt_lose_locked(i, lt_holds[i].store, LOST_EXPIRED, NULL, wakes);
+			lt_lose_locked(i, lt_holds[i].claim.store, LOST_EXPIRED, NULL, wakes);
 	}
 	key->hold_kinds = seen;
 	return LR_NONE;
@@ -201,16 +196,16 @@ lt_note_end(LrIndex hold)
 	LrHold	   *h = &lt_holds[hold];
 	int64		runs_until = lr_now();
 
-	if (h->ends_at != 0)
+	if (h->expiry.ends_at != 0)
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
 		if (h->not_after[s] != 0)
 			runs_until = lr_now() + lr_call_budget();
-	h->ends_at = runs_until + h->asked_lease_ms * LR_US_PER_MS;
+	h->expiry.ends_at = runs_until + h->expiry.asked_ms * LR_US_PER_MS;
 	if (h->state == HOLD_WAITING)
-		h->ends_at = Max(h->ends_at, lt_sessions[h->session].wait.terms.keep_until);
+		h->expiry.ends_at = Max(h->expiry.ends_at, lt_sessions[h->session].wait.terms.keep_until);
 	else
-		h->ends_at = lr_later(h->ends_at, lr_later(lt_deadline(hold), h->keep_until));
+		h->expiry.ends_at = lr_later(h->expiry.ends_at, lr_later(lt_deadline(hold), h->keep_until));
 }
 
 /*
@@ -223,12 +218,13 @@ lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
 
 	lt_note_end(hold);
 	lt_free_rows(lt_hold_rows(h) - 1);
+	h->nodes = 0;
 	memset(h->scope, 0, sizeof(h->scope));
 	if (h->state == HOLD_WAITING)
 		lt_link_hold(hold);
 	h->state = HOLD_ORPHAN;
 	h->session = LR_NONE;
-	pg_atomic_write_u64(&lt_leases[hold].owner, h->owner);
+	pg_atomic_write_u64(&lt_leases[hold].owner, h->claim.owner);
 	lt_set_due_in_traces(hold, due, wakes);
 	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
 }
@@ -304,15 +300,14 @@ lt_disown(LrIndex session, WakeList *wakes)
 		return false;
 	hold = lt_alloc_hold();
 	h = &lt_holds[hold];
-	lt_init_waiting_hold(hold, w->key, w->hash, &w->terms);
+	lt_init_waiting_hold(hold, w->key, &w->terms);
 	h->session = session;
-	lt_first_trace(h, w->kept.store, w->kept.owner, w->kept.topology);
-	h->place = w->kept.place;
-	if (w->trying && lr_store_can(w->kept.store, STORE_LATE_CREATES))
-		h->not_after[w->kept.store] = NOT_AFTER_UNKNOWN;
-	w->kept.disowned = w->kept.owner;
-	w->kept.owner = 0;
-	w->told_at = 0;				/* the others need not wait for it any more */
+	lt_first_trace(h, w->asked.claim);
+	if (w->asked.trying && lr_store_can(h->claim.store, STORE_LATE_CREATES))
+		h->not_after[h->claim.store] = NOT_AFTER_UNKNOWN;
+	w->asked.disowned = w->asked.claim.owner;
+	w->asked.claim.owner = 0;
+	w->told.at = 0;				/* the others need not wait for it any more */
 	lt_leave_to_watchdog(hold, wakes);
 	return true;
 }
@@ -330,7 +325,7 @@ lt_disown_next(LrIndex session, WakeList *wakes)
 
 	if (lt_wait_of(session)->state == WAIT_PLACED)
 		return;
-	if (next != LR_NONE && lt_wait_of(next)->kept.owner != 0)
+	if (next != LR_NONE && lt_wait_of(next)->asked.claim.owner != 0)
 		(void) lt_disown(next, wakes);
 }
 
@@ -358,7 +353,7 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
 
 	lt_back_to_queue(h->session, true);
 	lt_disown_next(h->session, wakes);
-	lt_nudge_front(key, wakes);
+	lt_nudge_front(&key->queue, wakes);
 	if (sure)
 		lose_forget_or_orphan(hold, where, wakes);
 	else
@@ -395,7 +390,7 @@ lt_drop_handed(LrIndex session, WakeList *wakes)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
 
-	lose_handed(handed, lt_holds[handed].store, false, wakes);
+	lose_handed(handed, lt_holds[handed].claim.store, false, wakes);
 }
 
 /* ----------
@@ -418,21 +413,17 @@ lt_drop_lost(LrIndex hold)
  *
  * Nobody loses a lock that is being handed over: its next session has not seen it yet.
  */
-bool
-lt_lose(LrIndex hold, uint64 owner, StoreId where, uint64 moves,
-		LostReason reason, const char *taken_by)
+void
+lt_lose(LrIndex hold, const StoreOp *op)
 {
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, owner);
+	LWLock	   *lock = lt_lock_owned(hold, op->owner);
 	WakeList	wakes = WAKE_NOBODY;
-	bool		same = lock != NULL && lt_moves(h) == moves;
-	bool		held = same && h->state == HOLD_HELD;
 
-	if (same)
-		lt_lose_locked(hold, where, reason, taken_by, &wakes);
-	if (lock != NULL)
-		lt_unlock(lock, &wakes);
-	return held;
+	if (lock == NULL)
+		return;
+	if (lt_moves(&lt_holds[hold]) == op->moves)
+		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op), &wakes);
+	lt_unlock(lock, &wakes);
 }
 
 /* ----------
@@ -475,8 +466,8 @@ lose_mark_forced(const LrKey *key, bool one, uint64 owner)
 		LrHold	   *h = &lt_holds[i];
 
 		if ((h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
-			!lr_kind(h->kind)->passing && (!one || h->owner == owner))
-			h->forced = true;
+			!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
+			h->lost.reason = LOST_FORCED;
 	}
 }
 
@@ -488,9 +479,9 @@ lose_mark_forced(const LrKey *key, bool one, uint64 owner)
  * them may have got it just after that.  Then the lock is left to the watchdog.
  */
 static bool
-lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wakes)
+lose_forced(LrIndex key, const StoreOp *op, bool one, WakeList *wakes)
 {
-	bool		sure = one && !lt_is_past(key, topology);
+	bool		sure = one && !lt_is_past(key, op->topology);
 	LrIndex		next;
 
 	for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = next)
@@ -498,11 +489,11 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
 		const LrHold *h = &lt_holds[i];
 
 		next = h->next;
-		if (!h->forced || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
+		if (h->lost.reason != LOST_FORCED || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
 			continue;
 		if (!lt_has_room_for_loser(wakes))
 			return false;
-		lose_gone(i, where, sure && h->moves == 0, LOST_FORCED, NULL, wakes);
+		lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL, wakes);
 	}
 	return true;
 }
@@ -519,7 +510,7 @@ lose_forced(LrIndex key, StoreId where, uint32 topology, bool one, WakeList *wak
  * So grants of A's requests from before now do not count (grant_was_forced).
  */
 void
-lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32 topology)
+lt_lose_forced(const LrName *name, const char *owner_text, const StoreOp *op)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	bool		one = owner_text != NULL;
@@ -537,7 +528,7 @@ lt_lose_forced(const LrName *name, const char *owner_text, StoreId where, uint32
 			lose_note_forced(name->hash, one, owner);
 		if (first && key != LR_NONE)
 			lose_mark_forced(&lt_keys[key], one, owner);
-		all = key == LR_NONE || lose_forced(key, where, topology, one, &wakes);
+		all = key == LR_NONE || lose_forced(key, op, one, &wakes);
 		lt_unlock(lock, &wakes);
 	}
 }

@@ -43,11 +43,10 @@ lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *
 	h = &lt_holds[*hold];
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(*hold, lt_make_key(name->data, name->len, name->hash),
-						 name->hash, &terms);
-	h->owner = lr_new_owner();
+	lt_init_waiting_hold(*hold, lt_make_key(name->data, name->len, name->hash), &terms);
+	h->claim.owner = lr_new_owner();
 	h->state = HOLD_OWED;
-	h->counts = true;
+	h->count.wanted = true;
 	h->scope[scope].count = 1;
 	h->scope[scope].acquired_at = now;
 	lt_link_hold(*hold);
@@ -81,8 +80,8 @@ lt_owe_more(LrIndex hold, int64 amount)
 	WakeList	wakes = WAKE_NOBODY;
 
 	Assert(lt_holds[hold].state == HOLD_OWED);
-	lt_holds[hold].amount += amount;
-	if (lt_holds[hold].amount == 0)
+	lt_holds[hold].count.amount += amount;
+	if (lt_holds[hold].count.amount == 0)
 		lt_free_hold(hold);
 	lt_unlock(lock, &wakes);
 }
@@ -91,7 +90,7 @@ lt_owe_more(LrIndex hold, int64 amount)
 int64
 lt_owed_amount(LrIndex hold)
 {
-	return lt_holds[hold].amount;
+	return lt_holds[hold].count.amount;
 }
 
 void
@@ -106,17 +105,17 @@ lt_owed_done(LrIndex hold)
 }
 
 void
-lt_leave_owed(LrIndex hold, StoreId store, uint32 topology, int64 sent_at)
+lt_leave_owed(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
 	Assert(h->state == HOLD_OWED);
-	lt_first_trace(h, store, h->owner, topology);
-	h->counted_at = sent_at;
-	h->counts_sent = sent_at != 0;
-	h->ends_at = lr_now() + OWED_REPEATED;
+	lt_first_trace(h, lt_claim_of(op, h->key));
+	h->count.first_at = op->sent_at;
+	h->count.sent = op->sent_at != 0;
+	h->expiry.ends_at = lr_now() + OWED_REPEATED;
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -137,14 +136,14 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->counts_sent == 0)
+	if (h->count.sent == 0)
 	{
-		h->counted_at = now;
+		h->count.first_at = now;
 		lt_note_place(h, store);
 	}
-	else if (lt_is_at_old_place(h, store) || now - h->counted_at >= OWED_REPEATED)
+	else if (lt_is_at_old_place(h, store) || now - h->count.first_at >= OWED_REPEATED)
 		return false;
-	h->counts_sent++;
+	h->count.sent++;
 	return true;
 }
 
@@ -156,7 +155,7 @@ lt_not_counted(const DueItem *item)
 
 	if (lock == NULL)
 		return;
-	h->counts_sent--;
+	h->count.sent--;
 	LWLockRelease(lock);
 }
 
@@ -178,7 +177,7 @@ lt_was_sent_once(const DueItem *item)
 
 	if (lock == NULL)
 		return false;
-	once = lt_holds[item->hold].counts_sent == 1;
+	once = lt_holds[item->hold].count.sent == 1;
 	LWLockRelease(lock);
 	return once;
 }

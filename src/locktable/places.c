@@ -6,7 +6,7 @@
  * Kinds with "placed" (kind.h) are granted in the order in which all that wait for
  * them, on whatever server, came to the store.  So these sessions are in no queue of
  * this server: each asks by itself, from its first moment, has a place of its own in
- * the store (LrWait.kept), and is notified of its turn over a channel of its own.  Here
+ * the store (LrWait.asked), and is notified of its turn over a channel of its own.  Here
  * they are in a list of the key, so that a message finds its session, and no lock is
  * handed over past them.
  *
@@ -102,11 +102,11 @@ lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
  * lt_stand --- note what the store has answered a session, and count those without a place
  */
 void
-lt_stand(LrKey *key, LrWait *w, LrStanding standing)
+lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing)
 {
-	key->nplaceless += (standing == STANDING_PLACELESS) -
-		(w->standing == STANDING_PLACELESS);
-	w->standing = standing;
+	places->nplaceless += (standing == STANDING_PLACELESS) -
+		(place->standing == STANDING_PLACELESS);
+	place->standing = standing;
 }
 
 /*
@@ -115,62 +115,47 @@ lt_stand(LrKey *key, LrWait *w, LrStanding standing)
  * If there is a line, it joins that, unless it waits for a notification.
  */
 void
-lt_place_insert(LrKey *key, LrIndex session, LrIndex prev, LrStanding standing)
+lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding standing)
 {
 	LrWait	   *w = lt_wait_of(session);
-	LrIndex    *link = prev == LR_NONE ? &key->place_head : &lt_wait_of(prev)->next;
 
-	w->standing = STANDING_NEW;
-	lt_stand(key, w, standing);
-	w->line_at = 0;
+	w->place.standing = STANDING_NEW;
+	lt_stand(places, &w->place, standing);
+	w->place.line_at = 0;
 	w->in_front = false;
-	w->prev = prev;
-	w->next = *link;
-	*link = session;
-	if (w->next != LR_NONE)
-		lt_wait_of(w->next)->prev = session;
-	else
-		key->place_tail = session;
+	lt_list_insert(&places->list, session, prev);
 	if (lr_kind(w->terms.kind)->passing)
 		return;
-	key->nordered++;
-	if (key->nlined > 0)
-		lt_join_line(key, session);
+	places->nordered++;
+	if (places->nlined > 0)
+		lt_join_line(places, session);
 }
 
 void
-lt_place_remove(LrKey *key, LrIndex session, WakeList *wakes)
+lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 
 	lt_leave_line(session, wakes);
-	if (w->prev != LR_NONE)
-		lt_wait_of(w->prev)->next = w->next;
-	else
-		key->place_head = w->next;
-	if (w->next != LR_NONE)
-		lt_wait_of(w->next)->prev = w->prev;
-	else
-		key->place_tail = w->prev;
+	lt_list_remove(&places->list, session);
 	if (!lr_kind(w->terms.kind)->passing)
-		key->nordered--;
-	w->prev = w->next = LR_NONE;
-	lt_stand(key, w, STANDING_NEW);
+		places->nordered--;
+	lt_stand(places, &w->place, STANDING_NEW);
 	lt_tell_as(session, 0);
-	w->told_at = 0;
+	w->told.at = 0;
 }
 
 /*
  * lt_has_placeless --- does a session without a place in the store wait, and does it run?
  */
 bool
-lt_has_placeless(const LrKey *key)
+lt_has_placeless(const LrPlaces *places)
 {
-	if (key->nplaceless == 0)
+	if (places->nplaceless == 0)
 		return false;
-	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->standing == STANDING_PLACELESS &&
-			!lt_holds_up_line(lt_wait_of(i), lr_now()))
+	for (LrIndex i = places->list.head; i != LR_NONE; i = lt_wait_of(i)->next)
+		if (lt_wait_of(i)->place.standing == STANDING_PLACELESS &&
+			!lt_holds_up_line(&lt_wait_of(i)->place, lr_now()))
 			return true;
 	return false;
 }
@@ -181,14 +166,14 @@ lt_has_placeless(const LrKey *key)
  */
 
 void
-lt_join_line(LrKey *key, LrIndex session)
+lt_join_line(LrPlaces *places, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	if (w->line_at != 0)
+	if (w->place.line_at != 0)
 		return;
-	w->line_at = LR_NEVER;
-	key->nlined++;
+	w->place.line_at = LR_NEVER;
+	places->nlined++;
 }
 
 /*
@@ -197,12 +182,12 @@ lt_join_line(LrKey *key, LrIndex session)
 static void
 line_begin(LrIndex session, WakeList *wakes)
 {
-	while (session != LR_NONE && lt_wait_of(session)->line_at == 0)
+	while (session != LR_NONE && lt_wait_of(session)->place.line_at == 0)
 		session = lt_wait_of(session)->next;
 	if (session == LR_NONE)
 		return;
-	if (lt_wait_of(session)->line_at == LR_NEVER)
-		lt_wait_of(session)->line_at = lr_now();
+	if (lt_wait_of(session)->place.line_at == LR_NEVER)
+		lt_wait_of(session)->place.line_at = lr_now();
 	wakes->next_in_line = session;
 }
 
@@ -213,21 +198,21 @@ line_begin(LrIndex session, WakeList *wakes)
  * Those that came after them, and have not asked yet, ask after them.
  */
 void
-lt_line_up(LrKey *key, WakeList *wakes)
+lt_line_up(LrPlaces *places, WakeList *wakes)
 {
 	bool		behind = false;
 
-	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
+	for (LrIndex i = places->list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
 		const LrWait *w = lt_wait_of(i);
-		bool		placeless = w->standing == STANDING_PLACELESS;
+		bool		placeless = w->place.standing == STANDING_PLACELESS;
 
 		behind |= placeless;
-		if (placeless || (behind && w->standing == STANDING_NEW && !w->trying &&
+		if (placeless || (behind && w->place.standing == STANDING_NEW && !w->asked.trying &&
 						  !lr_kind(w->terms.kind)->passing))
-			lt_join_line(key, i);
+			lt_join_line(places, i);
 	}
-	line_begin(key->place_head, wakes);
+	line_begin(places->list.head, wakes);
 }
 
 /*
@@ -239,14 +224,14 @@ lt_line_up(LrKey *key, WakeList *wakes)
 void
 lt_nudge_placeless(LrKey *key, WakeList *wakes)
 {
-	LrIndex		first = key->place_head;
+	LrIndex		first = key->places.list.head;
 
-	if (key->nplaceless == 0)
+	if (key->places.nplaceless == 0)
 		return;
-	while (lt_wait_of(first)->standing != STANDING_PLACELESS)
+	while (lt_wait_of(first)->place.standing != STANDING_PLACELESS)
 		first = lt_wait_of(first)->next;
 	if (lt_fitting_hold(key, lt_wait_of(first), lr_now()) == LR_NONE)
-		lt_line_up(key, wakes);
+		lt_line_up(&key->places, wakes);
 }
 
 /*
@@ -257,12 +242,12 @@ void
 lt_leave_line(LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
-	bool		begun = w->line_at != LR_NEVER;
+	bool		begun = w->place.line_at != LR_NEVER;
 
-	if (w->line_at == 0)
+	if (w->place.line_at == 0)
 		return;
-	w->line_at = 0;
-	lt_keys[w->key].nlined--;
+	w->place.line_at = 0;
+	lt_keys[w->key].places.nlined--;
 	if (begun)
 		line_begin(w->next, wakes);
 }
@@ -277,29 +262,29 @@ lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	if (w->line_at == 0)
+	if (w->place.line_at == 0)
 		return true;
-	for (LrIndex i = lt_keys[w->key].place_head; i != session; i = lt_wait_of(i)->next)
+	for (LrIndex i = lt_keys[w->key].places.list.head; i != session; i = lt_wait_of(i)->next)
 	{
 		const LrWait *before = lt_wait_of(i);
 
-		if (before->line_at == 0)
+		if (before->place.line_at == 0)
 			continue;
-		if (before->line_at == LR_NEVER)
+		if (before->place.line_at == LR_NEVER)
 			line_begin(i, wakes);
-		*look_again = before->line_at + LINE_PATIENCE;
+		*look_again = before->place.line_at + LINE_PATIENCE;
 		if (now < *look_again)
 			return false;
 	}
-	if (w->line_at == LR_NEVER)
-		w->line_at = now;
+	if (w->place.line_at == LR_NEVER)
+		w->place.line_at = now;
 	return true;
 }
 
 bool
-lt_holds_up_line(const LrWait *w, int64 now)
+lt_holds_up_line(const LrPlace *place, int64 now)
 {
-	return w->line_at != 0 && now - w->line_at >= LINE_PATIENCE;
+	return place->line_at != 0 && now - place->line_at >= LINE_PATIENCE;
 }
 
 /*
@@ -335,8 +320,8 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 	w = lt_wait_of(session);
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();
-	if (its_turn && w->told_at == 0)
-		w->told_at = lr_now();
+	if (its_turn && w->told.at == 0)
+		w->told.at = lr_now();
 	lt_add_to_wake(wakes, session);
 }
 
@@ -349,7 +334,7 @@ lt_wake_passing(const LrName *name)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(name->data, name->len, name->hash);
-	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].place_head; i != LR_NONE;
+	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].places.list.head; i != LR_NONE;
 		 i = lt_wait_of(i)->next)
 	{
 		LrWait	   *w = lt_wait_of(i);

@@ -40,11 +40,11 @@ queue_kind(LrIndex session)
  * queue_excludes --- kinds that cannot come to the front behind a session of that kind
  */
 static KindSet
-queue_excludes(const LrKey *key, KindId kind)
+queue_excludes(const LrQueue *queue, KindId kind)
 {
 	KindSet		excluded = lr_kind(kind)->excludes;
 
-	if (key->scarce && lr_kind(kind)->one_asks)
+	if (queue->scarce && lr_kind(kind)->one_asks)
 		kindset_add(&excluded, kind);
 	return excluded;
 }
@@ -53,13 +53,13 @@ queue_excludes(const LrKey *key, KindId kind)
  * queue_front_excludes --- kinds that cannot join the sessions in front
  */
 static KindSet
-queue_front_excludes(const LrKey *key)
+queue_front_excludes(const LrQueue *queue)
 {
-	KindSet		front = kindset_counted(key->nfront);
+	KindSet		front = kindset_counted(queue->nfront);
 	KindSet		excluded = 0;
 
 	for (KindId kind = 0; kindset_next(front, &kind); kind++)
-		excluded |= queue_excludes(key, kind);
+		excluded |= queue_excludes(queue, kind);
 	return excluded;
 }
 
@@ -67,49 +67,49 @@ queue_front_excludes(const LrKey *key)
  * lt_would_be_in_front --- would a session that queued for that kind now be in front?
  */
 bool
-lt_would_be_in_front(const LrKey *key, KindId kind)
+lt_would_be_in_front(const LrQueue *queue, KindId kind)
 {
-	return key->front_tail == key->queue_tail &&
-		!kindset_has(queue_front_excludes(key), kind);
+	return queue->front_tail == queue->list.tail &&
+		!kindset_has(queue_front_excludes(queue), kind);
 }
 
 /*
  * queue_extend_front --- let those join it that can; true if any did
  */
 static bool
-queue_extend_front(LrKey *key)
+queue_extend_front(LrQueue *queue)
 {
-	LrIndex		next = key->front_tail == LR_NONE ? key->queue_head :
-		lt_wait_of(key->front_tail)->next;
-	LrIndex		before = key->front_tail;
+	LrIndex		next = queue->front_tail == LR_NONE ? queue->list.head :
+		lt_wait_of(queue->front_tail)->next;
+	LrIndex		before = queue->front_tail;
 	KindSet		excluded;
 
 	if (next == LR_NONE)
 		return false;
-	excluded = queue_front_excludes(key);
+	excluded = queue_front_excludes(queue);
 	while (next != LR_NONE && !kindset_has(excluded, queue_kind(next)))
 	{
 		lt_wait_of(next)->in_front = true;
-		key->nfront[queue_kind(next)]++;
-		key->front_tail = next;
-		excluded |= queue_excludes(key, queue_kind(next));
+		queue->nfront[queue_kind(next)]++;
+		queue->front_tail = next;
+		excluded |= queue_excludes(queue, queue_kind(next));
 		next = lt_wait_of(next)->next;
 	}
-	return key->front_tail != before;
+	return queue->front_tail != before;
 }
 
 /*
  * queue_leave_front --- the session is no longer in front, but still linked
  */
 static void
-queue_leave_front(LrKey *key, LrIndex session)
+queue_leave_front(LrQueue *queue, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
 	w->in_front = false;
-	key->nfront[queue_kind(session)]--;
-	if (key->front_tail == session)
-		key->front_tail = w->prev;
+	queue->nfront[queue_kind(session)]--;
+	if (queue->front_tail == session)
+		queue->front_tail = w->prev;
 }
 
 /*
@@ -118,29 +118,20 @@ queue_leave_front(LrKey *key, LrIndex session)
  * Unless it is the last one, it may separate those in front.
  */
 void
-lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
+lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev)
 {
-	LrWait	   *w = lt_wait_of(session);
-	LrIndex    *link = prev == LR_NONE ? &key->queue_head : &lt_wait_of(prev)->next;
-
-	if (key->queue_head == LR_NONE)
+	if (queue->list.head == LR_NONE)
 	{
-		key->queue_kinds = 0;
-		key->scarce = false;
+		queue->kinds = 0;
+		queue->scarce = false;
 	}
-	kindset_add(&key->queue_kinds, queue_kind(session));
-	if (prev != key->queue_tail)
-		while (key->front_tail != LR_NONE)
-			queue_leave_front(key, key->front_tail);
-	w->in_front = false;
-	w->prev = prev;
-	w->next = *link;
-	*link = session;
-	if (w->next != LR_NONE)
-		lt_wait_of(w->next)->prev = session;
-	else
-		key->queue_tail = session;
-	(void) queue_extend_front(key);
+	kindset_add(&queue->kinds, queue_kind(session));
+	if (prev != queue->list.tail)
+		while (queue->front_tail != LR_NONE)
+			queue_leave_front(queue, queue->front_tail);
+	lt_wait_of(session)->in_front = false;
+	lt_list_insert(&queue->list, session, prev);
+	(void) queue_extend_front(queue);
 }
 
 /*
@@ -149,12 +140,12 @@ lt_queue_insert(LrKey *key, LrIndex session, LrIndex prev)
  * Sessions that have asked by then are answered.
  */
 void
-lt_queue_scarce(LrKey *key)
+lt_queue_scarce(LrQueue *queue)
 {
-	key->scarce = true;
-	while (key->front_tail != LR_NONE)
-		queue_leave_front(key, key->front_tail);
-	(void) queue_extend_front(key);
+	queue->scarce = true;
+	while (queue->front_tail != LR_NONE)
+		queue_leave_front(queue, queue->front_tail);
+	(void) queue_extend_front(queue);
 }
 
 /*
@@ -164,22 +155,12 @@ lt_queue_scarce(LrKey *key)
  * it.
  */
 bool
-lt_queue_remove(LrKey *key, LrIndex session)
+lt_queue_remove(LrQueue *queue, LrIndex session)
 {
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->in_front)
-		queue_leave_front(key, session);
-	if (w->prev != LR_NONE)
-		lt_wait_of(w->prev)->next = w->next;
-	else
-		key->queue_head = w->next;
-	if (w->next != LR_NONE)
-		lt_wait_of(w->next)->prev = w->prev;
-	else
-		key->queue_tail = w->prev;
-	w->prev = w->next = LR_NONE;
-	return queue_extend_front(key);
+	if (lt_wait_of(session)->in_front)
+		queue_leave_front(queue, session);
+	lt_list_remove(&queue->list, session);
+	return queue_extend_front(queue);
 }
 
 /*
@@ -190,20 +171,20 @@ lt_queue_remove(LrKey *key, LrIndex session)
  * list (WakeList.handed_to).
  */
 void
-lt_nudge_front(LrKey *key, WakeList *wakes)
+lt_nudge_front(const LrQueue *queue, WakeList *wakes)
 {
 	int64		now;
 
-	if (key->front_tail == LR_NONE)
+	if (queue->front_tail == LR_NONE)
 		return;
 	now = lr_now();
 	wakes->nsessions = 0;
-	for (LrIndex i = key->queue_head;; i = lt_wait_of(i)->next)
+	for (LrIndex i = queue->list.head;; i = lt_wait_of(i)->next)
 	{
 		if (lt_wait_of(i)->woken_at == 0)
 			lt_wait_of(i)->woken_at = now;
 		lt_add_to_wake(wakes, i);
-		if (i == key->front_tail)
+		if (i == queue->front_tail)
 			break;
 	}
 }
@@ -216,8 +197,8 @@ lt_nudge_front(LrKey *key, WakeList *wakes)
 void
 lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 {
-	if (kindset_has(queue_front_excludes(key), kind))
-		lt_nudge_front(key, wakes);
+	if (kindset_has(queue_front_excludes(&key->queue), kind))
+		lt_nudge_front(&key->queue, wakes);
 	if (lr_kind(kind)->placed)
 		lt_nudge_placeless(key, wakes);
 }
@@ -230,10 +211,10 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
  * for, and nobody else would wake it.
  */
 void
-lt_nudge_beside(LrKey *key, KindId kind, WakeList *wakes)
+lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes)
 {
-	if ((kindset_counted(key->nfront) & ~lr_kind(kind)->excludes) != 0)
-		lt_nudge_front(key, wakes);
+	if ((kindset_counted(queue->nfront) & ~lr_kind(kind)->excludes) != 0)
+		lt_nudge_front(queue, wakes);
 }
 
 /*
@@ -246,22 +227,21 @@ bool
 lt_leave_queue(LrIndex self, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(self);
+	LrKey	   *key = &lt_keys[w->key];
 	bool		others = false;
 
 	if (w->state == WAIT_QUEUED)
-		others = lt_queue_remove(&lt_keys[w->key], self);
+		others = lt_queue_remove(&key->queue, self);
 	else if (w->state == WAIT_PLACED)
-		lt_place_remove(&lt_keys[w->key], self, wakes);
-	else if (w->state == WAIT_HANDED)
-		lt_keys[w->key].nhanded--;
+		lt_place_remove(&key->places, self, wakes);
 	else
-		lt_keys[w->key].nfailed--;
+		key->nunlisted--;
 	if (w->asleep)
 		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
 	w->asleep = false;
 	w->state = WAIT_NONE;
 	w->early = false;
-	w->kept.owner = 0;
+	w->asked.claim.owner = 0;
 	w->woken_at = 0;
 	w->looks_at = 0;
 	return others;
@@ -271,16 +251,15 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
  * lt_init_waiting_hold --- initialize a hold of this session, which is WAITING
  */
 void
-lt_init_waiting_hold(LrIndex hold, LrIndex key, uint32 hash, const LockTerms *terms)
+lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	memset(h, 0, sizeof(LrHold));
 	h->kind = terms->kind;
 	memcpy(h->id, terms->id, STORE_ID_LEN);
-	h->amount = terms->amount;
-	h->asked_lease_ms = terms->lease_ms;
-	h->hash = hash;
+	h->count.amount = terms->amount;
+	h->expiry.asked_ms = terms->lease_ms;
 	h->key = key;
 	h->session = LrMyProcNumber;
 	h->next = LR_NONE;
@@ -298,8 +277,7 @@ lt_make_unqueued(const LrName *name, const LockTerms *terms)
 	LrIndex		hold = lt_alloc_hold();
 
 	Assert(stocked);
-	lt_init_waiting_hold(hold, lt_make_key(name->data, name->len, name->hash),
-						 name->hash, terms);
+	lt_init_waiting_hold(hold, lt_make_key(name->data, name->len, name->hash), terms);
 	lt_wait_of(LrMyProcNumber)->terms = *terms;
 	return hold;
 }
@@ -378,10 +356,10 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 	if (!key->notified_elsewhere)
 		return;
 	now = lr_now();
-	if (now < key->no_pause_until)
+	if (now < key->pause.not_before)
 		return;
-	key->paused_until = now + pause;
-	key->no_pause_until = key->paused_until + pause * VAIN_REST;
+	key->pause.until = now + pause;
+	key->pause.not_before = key->pause.until + pause * VAIN_REST;
 }
 
 /*
@@ -394,14 +372,14 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 void
 lt_end_pause(LrKey *key, WakeList *wakes)
 {
-	bool		paused = key->paused_until != 0;
-	bool		others = key->front_tail != key->queue_head;
+	bool		paused = key->pause.until != 0;
+	bool		others = key->queue.front_tail != key->queue.list.head;
 
 	if (paused || !others)
 		key->after_pause = paused;
-	key->paused_until = 0;
+	key->pause.until = 0;
 	if (paused && others)
-		lt_nudge_front(key, wakes);
+		lt_nudge_front(&key->queue, wakes);
 }
 
 /*
@@ -414,7 +392,7 @@ void
 lt_judge_pause(LrKey *key, bool got_it)
 {
 	if (key->after_pause && !got_it)
-		key->no_pause_until = 0;
+		key->pause.not_before = 0;
 	key->after_pause = false;
 }
 
@@ -457,20 +435,20 @@ order_to_queue(LrKey *key)
 	WakeList	nobody = WAKE_NOBODY;
 	LrIndex		after = LR_NONE;
 
-	while (key->place_head != LR_NONE)
+	while (key->places.list.head != LR_NONE)
 	{
-		LrIndex		session = key->place_head;
+		LrIndex		session = key->places.list.head;
 		LrWait	   *w = lt_wait_of(session);
-		LrIndex		next = after == LR_NONE ? key->queue_head : lt_wait_of(after)->next;
+		LrIndex		next = after == LR_NONE ? key->queue.list.head : lt_wait_of(after)->next;
 
 		while (next != LR_NONE && lt_wait_of(next)->since <= w->since)
 		{
 			after = next;
 			next = lt_wait_of(next)->next;
 		}
-		lt_place_remove(key, session, &nobody);
+		lt_place_remove(&key->places, session, &nobody);
 		w->state = WAIT_QUEUED;
-		lt_queue_insert(key, session, after);
+		lt_queue_insert(&key->queue, session, after);
 		after = session;
 	}
 }
@@ -484,7 +462,7 @@ order_from_queue(LrKey *key, StoreId store)
 	LrIndex		next;
 	KindSet		kinds = 0;
 
-	for (LrIndex session = key->queue_head; session != LR_NONE; session = next)
+	for (LrIndex session = key->queue.list.head; session != LR_NONE; session = next)
 	{
 		LrWait	   *w = lt_wait_of(session);
 
@@ -494,16 +472,16 @@ order_from_queue(LrKey *key, StoreId store)
 			kindset_add(&kinds, w->terms.kind);
 			continue;
 		}
-		(void) lt_queue_remove(key, session);
+		(void) lt_queue_remove(&key->queue, session);
 		w->state = WAIT_PLACED;
-		lt_place_insert(key, session, key->place_tail, STANDING_ANSWERED);
+		lt_place_insert(&key->places, session, key->places.list.tail, STANDING_ANSWERED);
 		if (lr_kind(w->terms.kind)->passing)
 			continue;
-		lt_join_line(key, session);
-		if (key->nlined == 1)
-			w->line_at = lr_now();
+		lt_join_line(&key->places, session);
+		if (key->places.nlined == 1)
+			w->place.line_at = lr_now();
 	}
-	key->queue_kinds = kinds;
+	key->queue.kinds = kinds;
 }
 
 /*
@@ -512,9 +490,9 @@ order_from_queue(LrKey *key, StoreId store)
 static bool
 order_lacks_places(const LrKey *key, StoreId store)
 {
-	if (key->queue_head == LR_NONE)
+	if (key->queue.list.head == LR_NONE)
 		return false;
-	for (KindId kind = 0; kindset_next(key->queue_kinds, &kind); kind++)
+	for (KindId kind = 0; kindset_next(key->queue.kinds, &kind); kind++)
 		if (lt_is_placed_by(kind, store))
 			return true;
 	return false;
@@ -533,13 +511,13 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 	if (!lr_has_fallback())
 		return store;
 	ordered = lr_store_can(store, STORE_HAS_ORDER);
-	if (ordered ? !order_lacks_places(key, store) : key->place_head == LR_NONE)
+	if (ordered ? !order_lacks_places(key, store) : key->places.list.head == LR_NONE)
 		return store;
 	if (ordered)
 		order_from_queue(key, store);
 	else
 		order_to_queue(key);
-	lt_nudge_front(key, wakes);
+	lt_nudge_front(&key->queue, wakes);
 	return store;
 }
 
@@ -547,11 +525,11 @@ lt_keep_order(LrKey *key, WakeList *wakes)
  * order_place_behind --- the last in the list that came no later; LR_NONE: there is none
  */
 static LrIndex
-order_place_behind(const LrKey *key, int64 came_at)
+order_place_behind(const LrPlaces *places, int64 came_at)
 {
-	LrIndex		prev = key->place_tail;
+	LrIndex		prev = places->list.tail;
 
-	while (prev != LR_NONE && lt_wait_of(prev)->came_at > came_at)
+	while (prev != LR_NONE && lt_wait_of(prev)->place.came_at > came_at)
 		prev = lt_wait_of(prev)->prev;
 	return prev;
 }
@@ -573,24 +551,25 @@ lt_wait_on(LrIndex session, bool first)
 	if (!lt_is_placed_by(w->terms.kind, current_store()))
 	{
 		w->state = WAIT_QUEUED;
-		lt_queue_insert(key, session, first ? LR_NONE : key->queue_head);
+		lt_queue_insert(&key->queue, session, first ? LR_NONE : key->queue.list.head);
 		return;
 	}
 	w->state = WAIT_PLACED;
 	if (!first)
 	{
-		lt_place_insert(key, session, key->place_tail, STANDING_NEW);
-		w->came_at = w->woken_at = lr_now();
+		lt_place_insert(&key->places, session, key->places.list.tail, STANDING_NEW);
+		w->place.came_at = w->woken_at = lr_now();
 	}
-	else if (w->trying || w->kept.owner != 0)
+	else if (w->asked.trying || w->asked.claim.owner != 0)
 	{
-		lt_place_insert(key, session, order_place_behind(key, w->came_at), w->standing);
-		key->nlined -= w->line_at != 0;
-		w->line_at = 0;
+		lt_place_insert(&key->places, session, order_place_behind(&key->places, w->place.came_at),
+						w->place.standing);
+		key->places.nlined -= w->place.line_at != 0;
+		w->place.line_at = 0;
 		w->woken_at = lr_now();
 	}
 	else
-		lt_place_insert(key, session, LR_NONE, STANDING_PLACELESS);
+		lt_place_insert(&key->places, session, LR_NONE, STANDING_PLACELESS);
 }
 
 void
@@ -600,6 +579,6 @@ lt_back_to_queue(LrIndex session, bool first)
 
 	Assert(w->state == WAIT_HANDED);
 	w->early = false;
-	lt_keys[w->key].nhanded--;
+	lt_keys[w->key].nunlisted--;
 	lt_wait_on(session, first);
 }

@@ -21,6 +21,7 @@
 #include <signal.h>
 
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "locktable/locktable_int.h"
 
@@ -292,15 +293,23 @@ lt_lost_count(void)
  * ----------
  */
 
+void
+losses_note(LockLoss *loss, LostReason reason, const char *taken_by)
+{
+	loss->reason = reason;
+	loss->at = GetCurrentTimestamp();
+	strlcpy(loss->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
+}
+
 /*
  * losses_fill --- fill a record, with the stricter on_lost of both scopes
  */
 static void
 losses_fill(LossRecord *r, int pid, const char *name, int len,
-			const ScopeHold *scope, LostReason reason, const char *taken_by)
+			const ScopeHold *scope, const LockLoss *loss)
 {
 	r->pid = pid;
-	r->reason = reason;
+	r->lost = *loss;
 	r->on_lost = ON_LOST_MARK;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 	{
@@ -310,7 +319,6 @@ losses_fill(LossRecord *r, int pid, const char *name, int len,
 	}
 	r->name_len = len;
 	memcpy(r->name, name, len);
-	strlcpy(r->taken_by, taken_by ? taken_by : "", LR_OWNER_MAX);
 }
 
 /*
@@ -318,7 +326,7 @@ losses_fill(LossRecord *r, int pid, const char *name, int len,
  */
 void
 losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-		   LostReason reason, const char *taken_by)
+		   const LockLoss *loss)
 {
 	uint32		n;
 
@@ -327,7 +335,7 @@ losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 	if (n < LT_LOSSES)
 	{
 		losses_fill(&lt_table->losses.ring[(lt_table->losses.first + n) % LT_LOSSES], pid, name,
-					len, scope, reason, taken_by);
+					len, scope, loss);
 		pg_atomic_write_u32(&lt_table->losses.n, n + 1);
 	}
 	else

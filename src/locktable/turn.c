@@ -88,14 +88,14 @@ lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now)
 uint64
 lt_owner_beside(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	uint64		owner = 0;
 	LrIndex		own;
 
 	LWLockAcquire(lock, LW_SHARED);
 	own = turn_find_own(lt_key_of(hold), LrMyProcNumber, lt_holds[hold].kind, lr_now());
 	if (own != LR_NONE)
-		owner = lt_holds[own].owner;
+		owner = lt_holds[own].claim.owner;
 	LWLockRelease(lock);
 	return owner;
 }
@@ -115,8 +115,8 @@ turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now,
 		return ENQUEUE_OTHER;
 	}
 	if (only_if_free &&
-		((!first && !lt_would_be_in_front(key, kind)) ||
-		 (lr_kind(kind)->placed && lt_has_placeless(key)) ||
+		((!first && !lt_would_be_in_front(&key->queue, kind)) ||
+		 (lr_kind(kind)->placed && lt_has_placeless(&key->places)) ||
 		 lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes) != LR_NONE))
 		return ENQUEUE_BUSY;
 	return ENQUEUED;
@@ -144,7 +144,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_make_key(name->data, name->len, name->hash);
-	lt_init_waiting_hold(*hold, key, name->hash, terms);
+	lt_init_waiting_hold(*hold, key, terms);
 	store = lt_keep_order(&lt_keys[key], &wakes);
 	placed = lt_is_placed_by(terms->kind, store);
 
@@ -159,22 +159,21 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	{
 		w->generation++;
 		w->state = placed ? WAIT_PLACED : WAIT_QUEUED;
-		w->hash = name->hash;
 		w->key = key;
 		w->hold = *hold;
-		w->named = 0;
+		w->asked.named = 0;
 		w->terms = *terms;
-		w->trying = false;
-		w->asks_until = 0;
-		w->kept.disowned = 0;
+		w->asked.trying = false;
+		w->asked.until = 0;
+		w->asked.disowned = 0;
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
-		w->came_at = lr_now();
+		w->place.came_at = lr_now();
 		if (placed)
-			lt_place_insert(&lt_keys[key], self, lt_keys[key].place_tail, STANDING_NEW);
+			lt_place_insert(&lt_keys[key].places, self, lt_keys[key].places.list.tail, STANDING_NEW);
 		else
-			lt_queue_insert(&lt_keys[key], self,
-							first ? LR_NONE : lt_keys[key].queue_tail);
+			lt_queue_insert(&lt_keys[key].queue, self,
+							first ? LR_NONE : lt_keys[key].queue.list.tail);
 	}
 	lt_unlock(lock, &wakes);
 	return result;
@@ -217,7 +216,7 @@ turn_give_up(WakeList *wakes)
 		lt_wait_of(w->next)->blocker[0] == '\0')
 		strlcpy(lt_wait_of(w->next)->blocker, w->blocker, LR_OWNER_MAX);
 	if (lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_front(&lt_keys[key], wakes);
+		lt_nudge_front(&lt_keys[key].queue, wakes);
 }
 
 void
@@ -232,14 +231,13 @@ lt_give_up(LrIndex hold)
 }
 
 /*
- * turn_note_unanswered --- a create with that owner may have run, or may still run
+ * turn_note_create --- that create may have run, or may still run
  */
 static void
-turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, uint32 topology,
-					 int64 not_after)
+turn_note_create(LrHold *h, const StoreOp *op)
 {
-	lt_first_trace(h, store, owner, topology);
-	h->not_after[store] = not_after;
+	lt_first_trace(h, lt_claim_of(op, h->key));
+	h->not_after[op->store] = op->outcome == STORE_UNKNOWN ? op->not_after : 0;
 }
 
 /*
@@ -248,14 +246,12 @@ turn_note_unanswered(LrHold *h, StoreId store, uint64 owner, uint32 topology,
  * From here on the hold is the watchdog's.  To others it is a holder elsewhere.
  */
 void
-lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-				  int64 not_after)
+lt_give_up_orphan(LrIndex hold, const StoreOp *op)
 {
-	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	turn_note_unanswered(h, store, owner, topology, not_after);
+	turn_note_create(&lt_holds[hold], op);
 	turn_give_up(&wakes);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
@@ -265,8 +261,7 @@ lt_give_up_orphan(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
  * lt_orphan_unqueued --- see locktable.h
  */
 void
-lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
-				   uint64 owner, uint32 topology, int64 not_after)
+lt_orphan_unqueued(const LrName *name, const LockTerms *terms, const StoreOp *op)
 {
 	LWLock	   *lock = lt_partition(name->hash);
 	WakeList	wakes = WAKE_NOBODY;
@@ -274,7 +269,7 @@ lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	hold = lt_make_unqueued(name, terms);
-	turn_note_unanswered(&lt_holds[hold], store, owner, topology, not_after);
+	turn_note_create(&lt_holds[hold], op);
 	lt_make_orphan(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
@@ -286,16 +281,15 @@ lt_orphan_unqueued(const LrName *name, const LockTerms *terms, StoreId store,
  * store.  The watchdog may have the owner already; see lt_disown().
  */
 void
-lt_give_up_announced(LrIndex hold, StoreId store, uint64 owner, uint32 topology)
+lt_give_up_announced(LrIndex hold, uint64 owner)
 {
-	LrHold	   *h = &lt_holds[hold];
+	const LrAsked *asked = &lt_wait_of(LrMyProcNumber)->asked;
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
-	bool		disowned;
+	bool		disowned = asked->claim.owner != owner;
 
-	disowned = lt_wait_of(LrMyProcNumber)->kept.owner != owner;
 	if (!disowned)
-		lt_first_trace(h, store, owner, topology);
+		lt_first_trace(&lt_holds[hold], asked->claim);
 	turn_give_up(&wakes);
 	if (disowned)
 		lt_free_hold(hold);
@@ -317,7 +311,7 @@ turn_all_fit(const LrKey *key, const LrWait *w, int64 now)
 	{
 		const LrWait *before = lt_wait_of(i);
 
-		if (before->standing == STANDING_PLACELESS)
+		if (before->place.standing == STANDING_PLACELESS)
 			return true;
 		if (!lr_kind(before->terms.kind)->passing && lt_fitting_hold(key, before, now) == LR_NONE)
 			return false;
@@ -342,9 +336,9 @@ turn_owner_here(const LrKey *key, const LrWait *w, StoreId store)
 		return 0;
 	now = lr_now();
 	hold = lt_fitting_hold(key, w, now);
-	if (hold == LR_NONE || lt_holds[hold].store != store || !turn_all_fit(key, w, now))
+	if (hold == LR_NONE || lt_holds[hold].claim.store != store || !turn_all_fit(key, w, now))
 		return 0;
-	return lt_holds[hold].owner;
+	return lt_holds[hold].claim.owner;
 }
 
 /*
@@ -361,49 +355,48 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	*anew = w->kept.disowned != 0;
-	if (owner == 0 || w->kept.owner != owner)
+	*anew = w->asked.disowned != 0;
+	if (owner == 0 || w->asked.claim.owner != owner)
 		owner = lr_new_owner();
-	w->kept.owner = owner;
-	w->kept.store = store;
-	w->kept.topology = lt_epoch_of(w->key);
-	w->kept.place = lr_place;
-	w->kept.disowned = 0;
-	w->asks_until = until;
-	*here = w->named = turn_owner_here(&lt_keys[w->key], w, store);
+	w->asked.claim.owner = owner;
+	w->asked.claim.topology = lt_epoch_of(w->key);
+	w->asked.claim.place = lr_place;
+	w->asked.claim.store = store;
+	w->asked.disowned = 0;
+	w->asked.until = until;
+	*here = w->asked.named = turn_owner_here(&lt_keys[w->key], w, store);
 	LWLockRelease(lock);
 	return owner;
 }
 
 void
-lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced)
+lt_note_clear(LrIndex hold, const StoreOp *op)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key = lt_key_of(hold);
 
-	if (!lt_is_past(lt_holds[hold].key, topology))
-		key->clear_at = Max(key->clear_at, asked_at);
-	if (unplaced)
+	if (!lt_is_past(lt_holds[hold].key, op->topology))
+		key->clear_at = Max(key->clear_at, op->sent_at);
+	if (op->unplaced)
 	{
 		lt_tell_as(LrMyProcNumber, 0);
-		w->kept.owner = 0;
+		w->asked.claim.owner = 0;
 		if (w->state == WAIT_PLACED)
-			lt_stand(key, w, STANDING_PLACELESS);
-		w->trying = false;
+			lt_stand(&key->places, &w->place, STANDING_PLACELESS);
+		w->asked.trying = false;
 		lt_nudge_placeless(key, &wakes);
 	}
 	lt_unlock(lock, &wakes);
 }
 
 bool
-lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
-				int64 not_after)
+lt_leave_orphan(LrIndex *hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(h->hash);
+	LWLock	   *lock = lt_partition(lt_key_of(*hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		fresh;
 
@@ -412,11 +405,11 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 	fresh = lt_alloc_hold();
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, h->hash, &w->terms);
+	lt_init_waiting_hold(fresh, h->key, &w->terms);
 	w->hold = fresh;
-	turn_note_unanswered(h, store, owner, topology, not_after);
+	turn_note_create(h, op);
 	lt_make_orphan(*hold, &wakes);
-	w->kept.owner = 0;
+	w->asked.claim.owner = 0;
 	if (w->state != WAIT_HANDED)
 		w->woken_at = 0;		/* that was our own doing */
 	lt_unlock(lock, &wakes);
@@ -435,7 +428,7 @@ lt_leave_orphan(LrIndex *hold, StoreId store, uint64 owner, uint32 topology,
 void
 lt_fail_waiters(LrIndex hold, int min_replicas)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
@@ -446,22 +439,21 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	placed = own->state == WAIT_PLACED || own->early;
 	key = &lt_keys[lt_holds[hold].key];
-	session = placed ? key->place_head : key->queue_head;
+	session = placed ? key->places.list.head : key->queue.list.head;
 	while (session != LR_NONE)
 	{
 		LrWait	   *w = lt_wait_of(session);
 		LrIndex		next = w->next;
 
 		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas &&
-			(!placed || (w->line_at != 0 && !w->trying)))
+			(!placed || (w->place.line_at != 0 && !w->asked.trying)))
 		{
 			if (placed)
-				lt_place_remove(key, session, &wakes);
+				lt_place_remove(&key->places, session, &wakes);
 			else
-				others |= lt_queue_remove(key, session);
-			key->nfailed++;
-			w->state = WAIT_FAILED;
-			w->unreplicated = min_replicas > 0;
+				others |= lt_queue_remove(&key->queue, session);
+			key->nunlisted++;
+			w->state = min_replicas > 0 ? WAIT_UNREPLICATED : WAIT_FAILED;
 			lt_add_to_wake(&wakes, session);
 		}
 		session = next;
@@ -473,7 +465,7 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	/* Another list, as a nudge begins it anew. */
 	wakes = (WakeList) WAKE_NOBODY;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_nudge_front(key, &wakes);
+	lt_nudge_front(&key->queue, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -486,7 +478,7 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 static bool
 turn_heeds_pause(const LrKey *key, KindId kind)
 {
-	return key->scarce || !lr_kind(kind)->one_asks;
+	return key->queue.scarce || !lr_kind(kind)->one_asks;
 }
 
 /*
@@ -512,13 +504,13 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 		*look_again = now + GIVEN_BACK_POLL;
 		return TURN_WAIT;
 	}
-	if (now < key->paused_until && turn_heeds_pause(key, w->terms.kind))
+	if (now < key->pause.until && turn_heeds_pause(key, w->terms.kind))
 	{
 		w->woken_at = 0;
-		*look_again = key->paused_until;
+		*look_again = key->pause.until;
 		return TURN_WAIT;
 	}
-	if (w->woken_at != 0 || now >= retry_at || key->paused_until != 0)
+	if (w->woken_at != 0 || now >= retry_at || key->pause.until != 0)
 	{
 		lt_end_pause(key, wakes);
 		w->woken_at = 0;
@@ -535,9 +527,9 @@ static TurnResult
 turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 			WakeList *wakes)
 {
-	if (w->standing == STANDING_PLACELESS)
+	if (w->place.standing == STANDING_PLACELESS)
 	{
-		LrIndex		here = w->came_at <= key->clear_at ?
+		LrIndex		here = w->place.came_at <= key->clear_at ?
 			lt_fitting_hold(key, w, now) : LR_NONE;
 
 		/* A session here will hand the lock over to it. */
@@ -548,17 +540,17 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 			*look_again = lt_deadline(here);
 			return TURN_WAIT;
 		}
-		if (w->line_at == 0)
-			lt_line_up(key, wakes);
+		if (w->place.line_at == 0)
+			lt_line_up(&key->places, wakes);
 	}
 	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again, wakes))
 		return TURN_WAIT;
-	if (w->standing == STANDING_PLACELESS || w->woken_at != 0 || now >= retry_at)
+	if (w->place.standing == STANDING_PLACELESS || w->woken_at != 0 || now >= retry_at)
 	{
-		if (w->standing == STANDING_PLACELESS)
-			lt_stand(key, w, STANDING_ANSWERED);
+		if (w->place.standing == STANDING_PLACELESS)
+			lt_stand(&key->places, &w->place, STANDING_ANSWERED);
 		w->woken_at = 0;
-		w->told_at = 0;
+		w->told.at = 0;
 		return TURN_TRY;
 	}
 	*look_again = retry_at;
@@ -577,7 +569,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		StoreId *store)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_holds[*hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(*hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 	LrKey	   *key;
@@ -585,15 +577,17 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	w->looks_at = 0;
-	w->trying = false;
+	w->asked.trying = false;
 	key = &lt_keys[w->key];
 	*store = lt_keep_order(key, &wakes);
 
 	/* The watchdog releases what it has in a store that is not asked any more. */
-	if (w->kept.owner != 0 && w->kept.store != *store)
+	if (w->asked.claim.owner != 0 && w->asked.claim.store != *store)
 		(void) lt_disown(LrMyProcNumber, &wakes);
 	if (w->state == WAIT_FAILED)
-		turn = w->unreplicated ? TURN_UNREPLICATED : TURN_FAILED;
+		turn = TURN_FAILED;
+	else if (w->state == WAIT_UNREPLICATED)
+		turn = TURN_UNREPLICATED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
 		turn = TURN_HANDED;
 	else if ((w->in_front || w->state == WAIT_PLACED) &&
@@ -620,7 +614,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 			now + lr_lease * LR_US_PER_MS;
 
 		/* Its announcement would get those before it in the queue refused. */
-		if (w->kept.owner != 0)
+		if (w->asked.claim.owner != 0)
 			(void) lt_disown(LrMyProcNumber, &wakes);
 	}
 	if (turn == TURN_WAIT || turn == TURN_SENT)
@@ -633,10 +627,10 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 
 	/* Those behind it in line wait until it looks again, or has ended its request. */
-	if (w->line_at != LR_NEVER && w->line_at != 0)
-		w->line_at = w->looks_at;
-	w->trying = turn == TURN_TRY;
-	w->asks_until = w->trying ? now + lr_call_budget() : 0;
+	if (w->place.line_at != LR_NEVER && w->place.line_at != 0)
+		w->place.line_at = w->looks_at;
+	w->asked.trying = turn == TURN_TRY;
+	w->asked.until = w->asked.trying ? now + lr_call_budget() : 0;
 	lt_unlock(lock, &wakes);
 	return turn;
 }
@@ -650,25 +644,25 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 void
 lt_found_busy(LrIndex hold, bool waits, const char *owner)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
-	if (!waits && !key->after_pause && w->line_at == 0)
+	if (!waits && !key->after_pause && w->place.line_at == 0)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (waits)
 	{
 		strlcpy(w->blocker, owner, LR_OWNER_MAX);
-		if (w->standing == STANDING_NEW)
-			w->standing = STANDING_ANSWERED;
+		if (w->place.standing == STANDING_NEW)
+			w->place.standing = STANDING_ANSWERED;
 	}
 	lt_judge_pause(key, false);
-	if (w->standing != STANDING_PLACELESS)
+	if (w->place.standing != STANDING_PLACELESS)
 		lt_leave_line(LrMyProcNumber, &wakes);
-	if (scarce && !key->scarce && w->state == WAIT_QUEUED)
-		lt_queue_scarce(key);
+	if (scarce && !key->queue.scarce && w->state == WAIT_QUEUED)
+		lt_queue_scarce(&key->queue);
 	lt_unlock(lock, &wakes);
 }

@@ -93,7 +93,7 @@ lt_wake_waiter(uint64 owner, const char *name, int name_len)
 	if (key != LR_NONE && owner != 0)
 		lt_nudge_place(&lt_keys[key], owner, true, &wakes);
 	else if (key != LR_NONE)
-		lt_nudge_front(&lt_keys[key], &wakes);
+		lt_nudge_front(&lt_keys[key].queue, &wakes);
 	lt_unlock(lock, &wakes);
 }
 
@@ -109,7 +109,7 @@ static void
 watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
-	LrIndex		next = lt_wait_of(key->front_tail)->next;
+	LrIndex		next = lt_wait_of(key->queue.front_tail)->next;
 	bool		others;
 
 	w->looks_at = 0;
@@ -120,10 +120,10 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 		return;
 	}
 	w->woken_at = 0;
-	others = lt_queue_remove(key, session);
-	lt_queue_insert(key, session, next);
+	others = lt_queue_remove(&key->queue, session);
+	lt_queue_insert(&key->queue, session, next);
 	if (others)
-		lt_nudge_front(key, wakes);
+		lt_nudge_front(&key->queue, wakes);
 }
 
 /*
@@ -134,7 +134,7 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
 {
-	int64		since = w->state == WAIT_PLACED ? w->told_at :
+	int64		since = w->state == WAIT_PLACED ? w->told.at :
 		w->woken_at != 0 ? w->woken_at : w->looks_at;
 
 	return (lt_is_waiting(w) || w->state == WAIT_HANDED) &&
@@ -144,14 +144,14 @@ watch_is_ignoring(const LrWait *w, int64 now)
 /*
  * watch_has_left --- does the session have something in the store, without running?
  *
- * A request that is under way may take until asks_until.
+ * A request that is under way may take until asked.until.
  */
 static bool
 watch_has_left(const LrWait *w, int64 now)
 {
-	if (w->kept.owner == 0)
+	if (w->asked.claim.owner == 0)
 		return false;
-	return w->trying ? now - w->asks_until >= IGNORED_AFTER : watch_is_ignoring(w, now);
+	return w->asked.trying ? now - w->asked.until >= IGNORED_AFTER : watch_is_ignoring(w, now);
 }
 
 void
@@ -162,23 +162,25 @@ lt_pass_over_sleepers(void)
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 	{
 		LrWait	   *w = lt_wait_of(i);
-		uint32		hash = w->hash;
+		uint32		hash = lt_keys[w->key].hash;
 		WakeList	wakes = WAKE_NOBODY;
 		LWLock	   *lock;
+		bool		same;
 		bool		ignoring;
 
 		/* Look without the lock first, as most sessions are not concerned. */
 		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now) &&
-			!lt_holds_up_line(w, now))
+			!lt_holds_up_line(&w->place, now))
 			continue;
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
-		ignoring = w->hash == hash && watch_is_ignoring(w, now);
+		same = lt_keys[w->key].hash == hash;
+		ignoring = same && watch_is_ignoring(w, now);
 		/* Without a row for a record it stays in the way, but it keeps no lock. */
-		if (w->hash == hash && watch_has_left(w, now) && !lt_disown(i, &wakes))
+		if (same && watch_has_left(w, now) && !lt_disown(i, &wakes))
 			ignoring = ignoring && w->state == WAIT_HANDED;
-		if (w->hash == hash && lt_holds_up_line(w, now))
+		if (same && lt_holds_up_line(&w->place, now))
 			lt_count_off(i, &wakes);
 		if (!ignoring)
 			 /* it has run meanwhile, or is looked at again */ ;
@@ -249,14 +251,14 @@ subscription_of(LrIndex session)
 		return NULL;
 	if (w->state != WAIT_PLACED)
 		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
-	lt_tell_as(session, w->kept.owner);
-	return w->told_as != 0 ? &w->told : NULL;
+	lt_tell_as(session, w->asked.claim.owner);
+	return w->told.owner != 0 ? &w->told.subscription : NULL;
 }
 
 bool
 lt_want_subscription(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_holds[hold].hash);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	SubscriptionState *subscription;
 	bool		confirmed;
 	bool		wanted;
@@ -300,8 +302,8 @@ subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
 	if (w->state == WAIT_QUEUED)
 		return lt_keys[w->key].subscription[*topic] == SUB_WANTED;
 	*topic = lr_kind(w->terms.kind)->turn_topic;
-	*owner = w->told_as;
-	return w->told == SUB_WANTED && *owner != 0;
+	*owner = w->told.owner;
+	return w->told.subscription == SUB_WANTED && *owner != 0;
 }
 
 /*
@@ -317,7 +319,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 	{
 		LrWait	   *w = lt_wait_of(i);
-		uint32		hash = w->hash;
+		uint32		hash = lt_keys[w->key].hash;
 		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
@@ -329,7 +331,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 		key.len = 0;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (lt_is_waiting(w) && w->hash == hash &&
+		if (lt_is_waiting(w) && lt_keys[w->key].hash == hash &&
 			subscription_is_wanted(w, &topic, &owner))
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		LWLockRelease(lock);
@@ -350,13 +352,13 @@ subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
 	if (!lr_topic_of_owners(topic))
 	{
 		key->subscription[topic] = SUB_CONFIRMED;
-		lt_nudge_front(key, wakes);
+		lt_nudge_front(&key->queue, wakes);
 		return;
 	}
 	session = lt_find_place(key, owner);
 	if (session == LR_NONE)
 		return;
-	lt_wait_of(session)->told = SUB_CONFIRMED;
+	lt_wait_of(session)->told.subscription = SUB_CONFIRMED;
 	lt_nudge_place(key, owner, false, wakes);
 }
 
@@ -397,7 +399,7 @@ lt_end_subscription(const TopicKey *topic)
 		unused = lt_find_place(&lt_keys[key], topic->owner) == LR_NONE;
 	else if (key != LR_NONE)
 	{
-		unused = lt_keys[key].queue_head == LR_NONE;
+		unused = lt_keys[key].queue.list.head == LR_NONE;
 		if (unused)
 			lt_keys[key].subscription[topic->topic] = SUB_NONE;
 	}
@@ -413,10 +415,10 @@ subscription_reset(LrKey *key)
 {
 	for (int t = 0; t < TOPIC_COUNT; t++)
 		if (key->subscription[t] != SUB_NONE)
-			key->subscription[t] = key->queue_head != LR_NONE ? SUB_WANTED : SUB_NONE;
-	for (LrIndex i = key->place_head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->told != SUB_NONE)
-			lt_wait_of(i)->told = SUB_WANTED;
+			key->subscription[t] = key->queue.list.head != LR_NONE ? SUB_WANTED : SUB_NONE;
+	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
+		if (lt_wait_of(i)->told.subscription != SUB_NONE)
+			lt_wait_of(i)->told.subscription = SUB_WANTED;
 }
 
 /*

@@ -38,7 +38,7 @@ typedef struct DueItem
 	int64		amount;			/* give back, count */
 	uint32		nodes;			/* renew: the nodes that may have it; give back: when
 								 * most have released it, those that may still have it, */
-	int64		ends_at;		/* until then; else 0 */
+	int64		ends_at;		/* until then */
 	bool		at_old_place;	/* give back: where lockredis.url pointed before, too */
 	int64		lease_ms;
 	int			min_replicas;	/* renew, move: how many have to confirm it */
@@ -169,10 +169,9 @@ typedef struct LossRecord
 	int			pid;
 	bool		in_scope[SCOPE_COUNT];
 	OnLost		on_lost;
-	LostReason	reason;
+	LockLoss	lost;
 	int			name_len;
 	char		name[LR_NAME_MAX];
-	char		taken_by[LR_OWNER_MAX];
 } LossRecord;
 
 extern bool losses_any(void);

@@ -526,15 +526,6 @@ ask_says_lost(const StoreOp *op)
 	return op->outcome == STORE_GONE || op->outcome == STORE_WRONG_TYPE;
 }
 
-static void
-ask_lose_hold(LrIndex hold, const StoreOp *op)
-{
-	lt_lose(hold, op->owner, op->store, op->moves,
-			op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ?
-			LOST_TAKEN : LOST_DELETED,
-			op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder);
-}
-
 /*
  * ask_settle --- see session_int.h
  *
@@ -550,7 +541,7 @@ ask_settle(LrIndex hold, StoreOp *op)
 	for (int i = 0; i <= MOVES_MAX; i++)
 	{
 		if (ask_says_lost(op))
-			ask_lose_hold(hold, op);
+			lt_lose(hold, op);
 		if (!lt_has_moved(hold, op->moves))
 			return ask_says_lost(op);
 		if (i < MOVES_MAX)

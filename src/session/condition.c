@@ -222,7 +222,7 @@ monitor_end_told(const LrName *name)
 	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL);
 	monitor.has_told = false;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
-		lt_end_release(told, op.store, op.topology, 0, op.nodes);
+		lt_end_release(told, &op);
 	else
 		lt_orphan(told, op.sent_at);
 }

@@ -141,9 +141,7 @@ at_once_abandon(void)
 
 		if (op->outcome == STORE_OK || op->outcome == STORE_UNKNOWN ||
 			op->outcome == STORE_UNCONFIRMED)
-			lt_orphan_unqueued(once.names[i], &once.request->terms, op->store,
-							   op->owner, op->topology,
-							   op->outcome == STORE_UNKNOWN ? op->not_after : 0);
+			lt_orphan_unqueued(once.names[i], &once.request->terms, op);
 	}
 	held_forget_reserved();
 }
@@ -183,8 +181,7 @@ once_keep_granted(void)
 		GrantResult result;
 		HeldEntry  *entry;
 
-		result = lt_grant_unqueued(once.names[i], op->store, op->owner, op->topology,
-								   op->sent_at, terms, &hold);
+		result = lt_grant_unqueued(once.names[i], op, terms, &hold);
 		if (result == GRANT_STALE)
 		{
 			ask_distrust(op);	/* for the error, if the master has changed */

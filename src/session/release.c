@@ -202,14 +202,11 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	HoldView   *view = &item->view;
 
 	view->state = HOLD_LOST;
-	view->lost_reason =
-		lr_store_can(op->store, STORE_HAS_PLACE) && view->place != lr_place ?
-		LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED;
-	view->lost_at = GetCurrentTimestamp();
-	strlcpy(view->taken_by, op->holder, LR_OWNER_MAX);
+	losses_note(&view->lost,
+				lr_store_can(op->store, STORE_HAS_PLACE) && view->place != lr_place ?
+				LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED, op->holder);
 	track_unlocked_loss(&item->key, view, item->taken_in);
-	losses_add(MyProcPid, op->name, op->name_len, view->scope,
-			   view->lost_reason, view->taken_by);
+	losses_add(MyProcPid, op->name, op->name_len, view->scope, &view->lost);
 
 	tally->gone++;
 	if (item->told != NULL)
@@ -227,13 +224,12 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	{
 		case STORE_OK:
 			tally->released++;
-			lt_end_release(op->hold, op->store, op->topology, op->receivers,
-						   op->nodes);
+			lt_end_release(op->hold, op);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
 			release_note_gone(tally, op, item);
-			lt_end_release(op->hold, op->store, op->topology, 0, op->nodes);
+			lt_end_release(op->hold, op);
 			break;
 		default:
 			tally->unanswered++;
@@ -439,10 +435,8 @@ static void
 release_answered(const StoreOp *op)
 {
 	if (op->outcome == STORE_UNKNOWN)
-		lt_lose_sent(op->hold, op->owner);
-	else if (lt_end_sent(op->hold, op->owner, op->store, op->topology,
-						 op->outcome == STORE_OK, op->receivers,
-						 op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder))
+		lt_lose_sent(op);
+	else if (lt_end_sent(op))
 		notified_elsewhere = true;
 }
 

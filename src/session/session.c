@@ -480,7 +480,7 @@ session_force(const LrName *name, KindId kind)
 	 * since.
 	 */
 	if (seen.value != STORE_VALUE_TOKEN)
-		lt_lose_forced(name, several ? NULL : seen.holder, op.store, op.topology);
+		lt_lose_forced(name, several ? NULL : seen.holder, &op);
 	lt_wake_waiter(0, name->data, name->len);
 	return true;
 }

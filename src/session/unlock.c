@@ -47,11 +47,11 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 	PG_END_TRY();
 	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
 		return;
-	view->lost_reason = LOST_TAKEN;
+	view->lost.reason = LOST_TAKEN;
 	if (seen.value == STORE_VALUE_LOCK)
-		strlcpy(view->taken_by, seen.holder, LR_OWNER_MAX);
+		strlcpy(view->lost.taken_by, seen.holder, LR_OWNER_MAX);
 	else
-		snprintf(view->taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
+		snprintf(view->lost.taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
 }
 
 /*

@@ -225,16 +225,21 @@ untold_has_failed(const Untold *u)
 static void
 untold_give_back(const Untold *u)
 {
+	StoreOp		op = {.store = lr_first_store(),.owner = u->owner};
 	LrIndex		hold;
 
 	if (!lr_is_number(u->terms.kind))
 	{
+		if (op.owner == 0)
+			op.owner = lr_new_owner();
 		if (lt_stock_rows(1))
-			lt_orphan_unqueued(&u->name, &u->terms, lr_first_store(),
-							   u->owner != 0 ? u->owner : lr_new_owner(), 0, 0);
+			lt_orphan_unqueued(&u->name, &u->terms, &op);
 	}
 	else if (lt_owe(&u->name, u->terms.kind, SCOPE_SESSION, u->terms.amount, &hold))
-		lt_leave_owed(hold, lr_first_store(), 0, 0);
+	{
+		op.owner = lt_owner(hold);
+		lt_leave_owed(hold, &op);
+	}
 	else
 		report_not_given_back(u->terms.kind, u->terms.amount);
 }
@@ -481,7 +486,7 @@ counts_settle(const StoreOp *op, bool committed)
 		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
 	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
 	{
-		lt_leave_owed(op->hold, op->store, op->topology, op->sent_at);
+		lt_leave_owed(op->hold, op);
 		return false;
 	}
 	if (op->outcome == STORE_OK)

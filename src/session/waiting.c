@@ -101,8 +101,6 @@ typedef struct Acquire
 
 	/* For announced kinds, while the store has answered all requests: */
 	uint64		owner;			/* the announced owner, to be used again; else 0 */
-	StoreId		owner_store;	/* where it is announced */
-	uint32		owner_topology;
 	int64		since_ms;		/* the store's time when it was asked first */
 
 	/* For passing kinds: */
@@ -221,10 +219,8 @@ wait_note_announced(void)
 		return;
 	}
 	if (op->clear)
-		lt_note_clear(acq.hold, op->sent_at, op->topology, op->unplaced);
+		lt_note_clear(acq.hold, op);
 	acq.owner = op->unplaced ? 0 : op->owner;
-	acq.owner_store = op->store;
-	acq.owner_topology = op->topology;
 }
 
 /*
@@ -299,17 +295,10 @@ wait_begin_giving_back(StoreOp *op)
 static void
 wait_end_giving_back(void)
 {
-	const StoreOp *op = &acq.op;
-	LrIndex		lock = acq.request->gives_back;
-
 	if (!acq.giving_back)
 		return;
 	acq.giving_back = false;
-	if (op->outcome == STORE_GONE)
-		lt_lose_aside(lock, op->store, op->holder);
-	else
-		lt_end_aside(lock, op->store, op->topology,
-					 op->outcome == STORE_BUSY || op->outcome == STORE_OK);
+	lt_end_aside(acq.request->gives_back, &acq.op);
 }
 
 /*
@@ -494,14 +483,12 @@ wait_report_too_late(const LockTerms *terms)
 static GrantResult
 wait_grant(void)
 {
-	const AcquireRequest *r = acq.request;
 	int64		until = 0;
 
 	for (;;)
 	{
-		GrantResult result = lt_grant(acq.hold, acq.op.store, acq.op.owner,
-									  acq.op.topology, acq.judged_at, acq.op.sent_at,
-									  &r->terms, acq.op.fence);
+		GrantResult result = lt_grant(acq.hold, &acq.op, acq.judged_at,
+									  &acq.request->terms);
 
 		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed)
 			return result;
@@ -545,7 +532,7 @@ wait_take_granted(LrIndex *hold)
 				if (acq.op.nodes != 0)
 					lt_note_nodes(acq.hold, acq.op.owner, acq.op.nodes);
 				if (acq.op.clear)
-					lt_note_clear(acq.hold, acq.op.sent_at, acq.op.topology, false);
+					lt_note_clear(acq.hold, &acq.op);
 			}
 			*hold = acq.hold;
 			acq.active = false;
@@ -855,8 +842,7 @@ wait_outlive_failure(void)
 	if (!change && !wait_may_fail_over(acq.op.outcome))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
-		!lt_leave_orphan(&acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
-						 acq.op.not_after))
+		!lt_leave_orphan(&acq.hold, &acq.op))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN)
 		acq.owner = 0;			/* the orphan has it */
@@ -1243,11 +1229,9 @@ wait_abandon(void)
 
 	wait_end_giving_back();
 	if (wait_may_be_taken())
-		lt_give_up_orphan(acq.hold, acq.op.store, acq.op.owner, acq.op.topology,
-						  acq.op.outcome == STORE_UNKNOWN ? acq.op.not_after : 0);
+		lt_give_up_orphan(acq.hold, &acq.op);
 	else if (acq.owner != 0)
-		lt_give_up_announced(acq.hold, acq.owner_store, acq.owner,
-							 acq.owner_topology);
+		lt_give_up_announced(acq.hold, acq.owner);
 	else
 		lt_give_up(acq.hold);
 }

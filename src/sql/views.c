@@ -137,7 +137,7 @@ blocking_pids(const LockTableRow *rows, int i)
 static bool
 will_be_taken_again(const LockTableRow *rows, int nrows, int i)
 {
-	if (rows[i].lost_reason != LOST_WAITING)
+	if (rows[i].lost.reason != LOST_WAITING)
 		return false;
 	for (int j = i + 1; j < nrows && same_key(&rows[i], &rows[j]); j++)
 		if (rows[j].pid == rows[i].pid && is_waiting(&rows[j]))
@@ -183,8 +183,7 @@ fill_private(RowValues *v, const LockTableRow *row)
 	}
 	if (row->state == HOLD_LOST)
 		set_column(v, COL_LOST_REASON,
-				   CStringGetTextDatum(lost_reason_text(row->lost_reason,
-														row->taken_by)));
+				   CStringGetTextDatum(lost_reason_text(&row->lost)));
 }
 
 /*
@@ -216,7 +215,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int nrows, int i, int64 now)
 	else
 		fill_hold(v, row, now);
 	if (row->state == HOLD_LOST && !will_be_taken_again(rows, nrows, i))
-		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost_at));
+		set_column(v, COL_LOST_AT, TimestampTzGetDatum(row->lost.at));
 	if (lr_may_see_keys_of(row->userid))
 		fill_private(v, row);
 }

@@ -86,6 +86,7 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->store = store;
 	op->name = item->name;
 	op->name_len = item->name_len;
+	op->moves = item->moves;
 	op->owner = item->owner;
 	memcpy(op->id, item->id, STORE_ID_LEN);
 	op->amount = item->amount;
@@ -459,13 +460,8 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 				lt_note_nodes(item->hold, item->owner, op->nodes);
 			break;
 		case STORE_GONE:
-			lt_lose(item->hold, item->owner, r->store, item->moves,
-					op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED,
-					op->holder);
-			break;
 		case STORE_WRONG_TYPE:
-			lt_lose(item->hold, item->owner, r->store, item->moves, LOST_TAKEN,
-					op->type_name);
+			lt_lose(item->hold, op);
 			break;
 		default:
 			lt_retry_at(item->hold, item->owner, r->store, r->retry_at);

@@ -387,7 +387,7 @@ write_record(const LossRecord *r)
 	ereport(LOG,
 			(errmsg("lockredis: process %d lost the %s lock \"%s\": %s",
 					r->pid, level_of(r), lr_name_to_show(r->name, r->name_len),
-					lost_reason_text(r->reason, r->taken_by)),
+					lost_reason_text(&r->lost)),
 			 r->on_lost == ON_LOST_MARK ? 0 :
 			 errdetail("It was taken with \"%s\" set to \"%s\".", "lockredis.on_lost",
 					   r->on_lost == ON_LOST_CANCEL ? "cancel" : "terminate")));

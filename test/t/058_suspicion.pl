@@ -34,17 +34,17 @@ for (;; $steps++)
 {
 	$stop->run_to('lt_take_suspicion');
 	$stop->wait_for_stop;
-	$stop->tell("set var $wait.suspected = 0");
+	$stop->tell("set var $wait.cycle.suspected = 0");
 
 	# Over calls: sanitizers make some.
 	$stop->tell("nexti $steps") if $steps;
 	last unless is_inside();
-	$stop->tell("set var $wait.suspected = $wait.generation");
+	$stop->tell("set var $wait.cycle.suspected = $wait.generation");
 
 	# More than once, if it is in a function that the compiler has put into this one.
 	$stop->tell('finish') while is_inside();
 	my ($taken) = $stop->tell("print $result & 1") =~ /\$\d+ = (\d+)/;
-	my ($left) = $stop->tell("print $wait.suspected") =~ /\$\d+ = (\d+)/;
+	my ($left) = $stop->tell("print $wait.cycle.suspected") =~ /\$\d+ = (\d+)/;
 	if ($taken || $left) { $kept++; }
 	else { diag "lost at instruction $steps"; }
 }

@@ -71,6 +71,45 @@ is( join(' ', functions_without_comment("\nextern int bare(void);\n\n/* Said. */
 	'bare long_one',
 	'one without would be seen');
 
+# A structure in shared memory has at most so many fields, so that each of them, and what
+# belongs together, can be seen at a glance.  StoreOp, which requests have, has more.
+use constant FIELDS_MAX => 20;
+
+# Structure => the number of its fields, of those that ShmemInitStruct() or lt_carve() gives
+# in these sources, and what is in these.
+sub fields_in_shared_memory
+{
+	my (%fields, @shared, %there);
+
+	foreach my $text (@_)
+	{
+		my ($bare, %type) = $text =~ s{/\*.*?\*/}{}sgr;
+
+		while ($bare =~ /^typedef struct \w+\n\{\n(.*?)^\} (\w+);/msg)
+		{
+			my ($body, $name) = ($1, $2);
+
+			$fields{$name} =
+				[ map { /^\s*(\w+)([^;]*)/ ? ($1) x (1 + ($2 =~ tr/,//)) : () } split /;/, $body ];
+		}
+		$type{$2} = $1 while $bare =~ /^(?:static )?(\w+)\s+\*(\w+) = NULL;/mg;
+		push @shared, map { $type{$_} // () } $bare =~ /(\w+) = ShmemInitStruct\(/g;
+		push @shared, $bare =~ /= \((\w+) \*\) (?:lt_carve)?\(/g;
+	}
+	while (my $name = shift @shared)
+	{
+		next if $there{$name} || !$fields{$name};
+		$there{$name} = @{ $fields{$name} };
+		push @shared, @{ $fields{$name} };
+	}
+	return \%there;
+}
+my $fields = fields_in_shared_memory(map { PostgreSQL::Test::Utils::slurp_file($_) } @sources);
+is(join(' ', sort grep { $fields->{$_} > FIELDS_MAX } keys %$fields),
+	'StoreOp', 'structures in shared memory have at most ' . FIELDS_MAX . ' fields');
+is(join(' ', map { $fields->{$_} ? () : $_ } qw(LrHold LrKey LrWait NodeEntry HostEntry TableRequest)),
+	'', 'those of locks, nodes and requests are among them');
+
 # A number is that of one test.
 my %named;
 push @{ $named{ (/(\d{3})_[^\/]*\z/)[0] } }, $_ foreach glob "$top/test/t/*.pl";

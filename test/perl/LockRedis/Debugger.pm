@@ -12,7 +12,7 @@ LockRedis::Debugger - stops a server process in the middle of a function
   my $stop = LockRedis::Debugger->new($session->pid);    # later => 1: does not attach yet,
                                                          # but by $stop->attach
   $stop->run_to('lt_lose');                # the process goes on
-  $stop->run_to('lt_lose', 'reason == 1');    # with an expression of gdb that has to hold
+  $stop->run_to('lt_lose', 'op->outcome == 3'); # with an expression of gdb that has to hold
   $session->start("SELECT redis_lock('k')");
   $stop->wait_for_stop;                    # it has come to that function
   $stop->out_of('current_store');          # ... has called that, and it returned

@@ -187,9 +187,9 @@ note_loss(BookItem *item, LrIndex hold)
 {
 	int			n;
 
-	if (lt_holds[hold].state != HOLD_LOST || item->lost_owner == lt_holds[hold].owner)
+	if (lt_holds[hold].state != HOLD_LOST || item->lost_owner == lt_holds[hold].claim.owner)
 		return;
-	item->lost_owner = lt_holds[hold].owner;
+	item->lost_owner = lt_holds[hold].claim.owner;
 	n = history_call(HISTORY_LOST, MyProcPid, item->key, item->kind, 0);
 	history_return(n, HISTORY_YES);
 }

@@ -88,7 +88,7 @@ __wrap_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us
 		history_call(HISTORY_UNLOCK, MyProcPid, name->data, KIND_REENTRANT, SCOPE_SESSION);
 	int			locked[HOLDS_MAX];
 	HeldEntry  *entry = held_find(name, KIND_REENTRANT);
-	uint64		before = entry == NULL ? 0 : lt_holds[entry->hold].owner;
+	uint64		before = entry == NULL ? 0 : lt_holds[entry->hold].claim.owner;
 	volatile bool returned = false;
 	volatile bool result = false;
 
@@ -134,7 +134,7 @@ condition_acted(LrIndex told)
 	for (LrIndex i = lt_keys[lt_holds[told].key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].session == LrMyProcNumber && !lr_kind(lt_holds[i].kind)->passing &&
 			(lt_holds[i].state == HOLD_HELD ||
-			 (lt_holds[i].state == HOLD_LOST && lt_holds[i].lost_reason != LOST_WAITING)))
+			 (lt_holds[i].state == HOLD_LOST && lt_holds[i].lost.reason != LOST_WAITING)))
 			return;
 	sim_fail("condition", "what was told of %s is said to be acted on, and the lock is not had",
 			 lt_keys[lt_holds[told].key].name);
@@ -248,7 +248,7 @@ is_free(const LrKey *key)
 		if (lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED ||
 			lt_holds[i].state == HOLD_RELEASING)
 			return false;
-	return key->queue_head == LR_NONE && !redis_keeps_from(key->name, false);
+	return key->queue.list.head == LR_NONE && !redis_keeps_from(key->name, false);
 }
 
 static bool
@@ -257,10 +257,10 @@ is_forgotten(const LrWait *w)
 	const LrKey *key = &lt_keys[w->key];
 	char		owner[LR_OWNER_MAX];
 
-	if (w->state != WAIT_PLACED || !lr_kind(w->terms.kind)->passing || w->trying ||
+	if (w->state != WAIT_PLACED || !lr_kind(w->terms.kind)->passing || w->asked.trying ||
 		!is_free(key) || redis_is_denied(key->name))
 		return false;
-	lr_owner_text(w->kept.owner, owner);
+	lr_owner_text(w->asked.claim.owner, owner);
 	for (int c = 0; c < lengthof(conditions); c++)
 		if (redis_is_forgotten(waiting_name(key->name, c), owner))
 			return true;
@@ -276,13 +276,13 @@ check_conditions(void)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 
-		if (!good || !is_forgotten(w) || forgotten_owner[s] != w->kept.owner)
+		if (!good || !is_forgotten(w) || forgotten_owner[s] != w->asked.claim.owner)
 			forgotten_since[s] = 0;
 		else if (forgotten_since[s] == 0)
 			forgotten_since[s] = sim_now();
 		else if (sim_now() - Max(forgotten_since[s], sim_quiet_since()) > FORGOTTEN_MAX)
 			sim_fail("sleeps for ever", "session %d waits for a condition of %s, of which somebody was told, and has not been for %.3f s",
 					 s, lt_keys[w->key].name, (sim_now() - forgotten_since[s]) / (double) SIM_S);
-		forgotten_owner[s] = w->kept.owner;
+		forgotten_owner[s] = w->asked.claim.owner;
 	}
 }

@@ -89,7 +89,7 @@ __wrap_lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, Lr
 
 	if (!done)
 		return false;
-	owner = lt_holds[*hold].owner;
+	owner = lt_holds[*hold].claim.owner;
 	note(owner, scope == SCOPE_XACT ? TICKET_LATER : TICKET_OWED, amount);
 	if (scope == SCOPE_XACT)
 	{
@@ -128,7 +128,7 @@ __wrap_lt_owed_done(LrIndex hold)
 {
 	char		ticket[LR_OWNER_MAX];
 
-	lr_owner_text(lt_holds[hold].owner, ticket);
+	lr_owner_text(lt_holds[hold].claim.owner, ticket);
 	if (redis_times_counted(ticket) == 0)
 		redis_note_ticket(ticket, TICKET_NOT, 0);
 	__real_lt_owed_done(hold);
@@ -145,7 +145,7 @@ __wrap_lt_not_counted(const DueItem *item)
 
 	__real_lt_not_counted(item);
 	lr_owner_text(item->owner, ticket);
-	if (lt_holds[item->hold].owner == item->owner && lt_holds[item->hold].counts_sent == 0 &&
+	if (lt_holds[item->hold].claim.owner == item->owner && lt_holds[item->hold].count.sent == 0 &&
 		redis_times_counted(ticket) > 0)
 		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }

@@ -76,7 +76,7 @@ guard_of(const Taken *t)
 void
 ledger_taken(const HeldEntry *entry, LockScope scope, CommitGuard guard)
 {
-	uint64		owner = lt_holds[entry->hold].owner;
+	uint64		owner = lt_holds[entry->hold].claim.owner;
 	Taken	   *t = find(owner);
 
 	if (t == NULL)
@@ -116,7 +116,7 @@ ledger_retaken(const HeldEntry *entry, uint64 before)
 	SubTransactionId sub = t == NULL ? InvalidSubTransactionId : t->sub;
 
 	ledger_taken(entry, SCOPE_SESSION, lt_holds[entry->hold].scope[SCOPE_SESSION].guard);
-	find(lt_holds[entry->hold].owner)->sub = sub;
+	find(lt_holds[entry->hold].claim.owner)->sub = sub;
 }
 
 /* This session has given up a lock that was lost: it must be told. */
@@ -146,8 +146,8 @@ __wrap_lt_drop_lost(LrIndex hold)
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (lt_holds[hold].scope[i].count > 0)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
-	if (!condition_is_awaited || lt_holds[hold].lost_reason != LOST_WAITING)
-		note_loss(lt_holds[hold].owner, guard);
+	if (!condition_is_awaited || lt_holds[hold].lost.reason != LOST_WAITING)
+		note_loss(lt_holds[hold].claim.owner, guard);
 	__real_lt_drop_lost(hold);
 }
 
@@ -169,23 +169,23 @@ __wrap_lt_begin_release(LrIndex hold, HoldView *view)
 
 /* A release found nothing, whatever the store. */
 extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-								LostReason reason, const char *taken_by);
+								const LockLoss *loss);
 extern void __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-								LostReason reason, const char *taken_by);
+								const LockLoss *loss);
 
 void
 __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-					LostReason reason, const char *taken_by)
+					const LockLoss *loss)
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
 	else
 	{
-		if (reason == LOST_EXPIRED)
+		if (loss->reason == LOST_EXPIRED)
 			check_expiry(name, scope);
 		check_rolling(name, scope);
 	}
-	__real_losses_add(pid, name, len, scope, reason, taken_by);
+	__real_losses_add(pid, name, len, scope, loss);
 }
 
 /* The session's part of a lock that the transaction has too. */
@@ -199,7 +199,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 					int64 deadline, uint64 moves)
 {
 	const LrHold *h = &lt_holds[hold];
-	Taken	   *t = find(h->owner);
+	Taken	   *t = find(h->claim.owner);
 
 	if (t != NULL && scope == SCOPE_SESSION && part->count == 0 &&
 		h->scope[SCOPE_SESSION].count > 0)
@@ -213,8 +213,8 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		{
 			t->may_be_loss = true;
 			if (h->state == HOLD_LOST &&
-				h->lost_at < statement_began)
-				note_loss(h->owner, guard_of(t));
+				h->lost.at < statement_began)
+				note_loss(h->claim.owner, guard_of(t));
 		}
 		t->at_session = false;
 	}
@@ -373,7 +373,7 @@ look(void)
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].session == LrMyProcNumber && lt_holds[i].state == HOLD_LOST)
 		{
-			lost_then[i] = lt_holds[i].owner;
+			lost_then[i] = lt_holds[i].claim.owner;
 			n++;
 		}
 	if (n != lt_sessions[LrMyProcNumber].nlost.value)
@@ -427,7 +427,7 @@ end_of(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 
 	if (h->state == HOLD_LOST)
-		return h->lost_at - (GetCurrentTimestamp() - sim_now());
+		return h->lost.at - (GetCurrentTimestamp() - sim_now());
 	if (h->state == HOLD_HELD)
 		return server_time((int64) lt_leases[hold].deadline.value);
 	return SIM_NEVER;
@@ -462,7 +462,7 @@ ledger_guard_passed(void)
 		if (h->session != LrMyProcNumber ||
 			(h->state != HOLD_HELD && h->state != HOLD_LOST) || !is_guarded(h))
 			continue;
-		if (h->state == HOLD_LOST ? lost_then[i] == h->owner :
+		if (h->state == HOLD_LOST ? lost_then[i] == h->claim.owner :
 			end_of(i) < guard_looks_after)
 			sim_fail("commit under a loss",
 					 "%s was lost %.3f ms before the guard looked last, and the commit goes on",
@@ -472,7 +472,7 @@ ledger_guard_passed(void)
 					 "%s was to end %.3f ms after the guard looked last, and was not asked about",
 					 lt_keys[h->key].name, (end_of(i) - guard_looks_after) / 1000.0);
 		if ((sim_config.sentinels || sim_config.cluster) && h->state == HOLD_HELD &&
-			h->store == STORE_REDIS && h->topology < guard_knows_master[i])
+			h->claim.store == STORE_REDIS && h->claim.topology < guard_knows_master[i])
 			sim_fail("former master",
 					 "%s was not asked about at the master that was known when the guard looked last, and the commit goes on",
 					 lt_keys[h->key].name);
@@ -507,7 +507,7 @@ has_cause(void)
 
 		/* Another node is the master, and it was not asked. */
 		if ((sim_config.sentinels || sim_config.cluster) && is_guarded(h) &&
-			h->topology != lt_epoch_of(h->key))
+			h->claim.topology != lt_epoch_of(h->key))
 			return true;
 	}
 	return false;

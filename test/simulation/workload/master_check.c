@@ -353,7 +353,7 @@ static bool
 is_believed(uint64 owner)
 {
 	for (LrIndex i = 0; i < lt_used_slots(); i++)
-		if (lt_holds[i].state == HOLD_HELD && lt_holds[i].owner == owner &&
+		if (lt_holds[i].state == HOLD_HELD && lt_holds[i].claim.owner == owner &&
 			lt_deadline(i) > server_clock())
 			return true;
 	return false;
@@ -456,7 +456,7 @@ __wrap_lt_note_answer(LrHold *h, uint64 moves)
 
 	__real_lt_note_answer(h, moves);
 	epoch = lt_epoch_of(h->key);
-	if (lr_store_can(h->store, STORE_HAS_PLACE) && h->topology == epoch &&
+	if (lr_store_can(h->claim.store, STORE_HAS_PLACE) && h->claim.topology == epoch &&
 		(uint32) moves != epoch)
 		sim_fail("former master", "what it has said of %s is noted as an answer of the present one",
 				 lt_keys[h->key].name);
@@ -475,7 +475,7 @@ __wrap_lt_forget_gone(LrHold *h, StoreId store)
 	__real_lt_forget_gone(h, store);
 	if ((h->traces & STORE_BIT(store)) != 0)
 		return;
-	lr_owner_text(h->owner, text);
+	lr_owner_text(h->claim.owner, text);
 	for (int i = 0; i < sim_config.masters; i++)
 		if (redis_owned_there_until(i, key, text) > sim_now())
 			sim_fail("left behind", "%s is lost, redis %d has it, and nobody knows", key, i);
@@ -489,16 +489,16 @@ void
 __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 {
 	const LrKey *key = &lt_keys[h->key];
-	const LrForced *forced = &lt_table->forced[h->hash % LT_FORCED];
+	const LrForced *forced = &lt_table->forced[lt_keys[h->key].hash % LT_FORCED];
 	char		text[LR_OWNER_MAX];
 
 	__real_lt_watch_from(h, now, lease_ms);
 	if (asked_at == 0)
 		return;
-	lr_owner_text(h->owner, text);
+	lr_owner_text(h->claim.owner, text);
 	if (!lr_kind(h->kind)->passing && redis_was_robbed_by_hand(text) &&
 		(asked_at <= forced->all_until ||
-		 (h->owner == forced->owner && asked_at <= forced->until)))
+		 (h->claim.owner == forced->owner && asked_at <= forced->until)))
 		sim_fail("held without a lock", "%s is held, and was taken away before", key->name);
 }
 
@@ -507,41 +507,38 @@ __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
  * reasons to refuse it are about another store, or a former master.
  */
 static void
-check_kept(const LrKey *key, uint64 owner, uint32 topology, int64 sent_at)
+check_kept(const LrKey *key, const StoreOp *op)
 {
 	const LrForced *forced = &lt_table->forced[lr_name_hash(key->name, key->name_len) % LT_FORCED];
 
-	if (topology == 0 && !lr_has_fallback() && owner != forced->owner &&
-		sent_at > forced->all_until)
+	if (op->topology == 0 && !lr_has_fallback() && op->owner != forced->owner &&
+		op->sent_at > forced->all_until)
 		sim_fail("needless loss", "%s was granted, and is given back, as it was taken away from somebody else",
 				 key->name);
 }
 
-extern GrantResult __real_lt_grant(LrIndex hold, StoreId store, uint64 owner,
-								   uint32 topology, int64 judged_at, int64 sent_at,
-								   const LockTerms *terms, int64 fence);
-extern GrantResult __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner,
-								   uint32 topology, int64 judged_at, int64 sent_at,
-								   const LockTerms *terms, int64 fence);
+extern GrantResult __real_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at,
+								   const LockTerms *terms);
+extern GrantResult __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at,
+								   const LockTerms *terms);
 
 GrantResult
-__wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
-				int64 judged_at, int64 sent_at, const LockTerms *terms, int64 fence)
+__wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *terms)
 {
 	const LrKey *key = lt_key_of(hold);
 	uint32		before = lt_epoch_of(lt_holds[hold].key);
-	bool		few_votes = has_few_votes(key->name, owner);
-	bool		elsewhere = is_held_elsewhere(key, store);
-	bool		leased = is_leased_to_others(key, store);
+	bool		few_votes = has_few_votes(key->name, op->owner);
+	bool		elsewhere = is_held_elsewhere(key, op->store);
+	bool		leased = is_leased_to_others(key, op->store);
 	GrantResult result;
 
-	asked_at = sent_at;
-	result = __real_lt_grant(hold, store, owner, topology, judged_at, sent_at, terms, fence);
+	asked_at = op->sent_at;
+	result = __real_lt_grant(hold, op, judged_at, terms);
 	asked_at = 0;
-	if (result == GRANTED && topology != 0 && topology != before)
+	if (result == GRANTED && op->topology != 0 && op->topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
 	if (result == GRANT_STALE)
-		check_kept(key, owner, topology, sent_at);
+		check_kept(key, op);
 	if (result == GRANTED && few_votes)
 		sim_fail("two holders", "%s is held by votes of masters that do not know who else holds it",
 				 key->name);
@@ -554,24 +551,22 @@ __wrap_lt_grant(LrIndex hold, StoreId store, uint64 owner, uint32 topology,
 	return result;
 }
 
-extern GrantResult __real_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-											uint32 topology, int64 sent_at,
+extern GrantResult __real_lt_grant_unqueued(const LrName *name, const StoreOp *op,
 											const LockTerms *terms, LrIndex *hold);
-extern GrantResult __wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner,
-											uint32 topology, int64 sent_at,
+extern GrantResult __wrap_lt_grant_unqueued(const LrName *name, const StoreOp *op,
 											const LockTerms *terms, LrIndex *hold);
 
 GrantResult
-__wrap_lt_grant_unqueued(const LrName *name, StoreId store, uint64 owner, uint32 topology,
-						 int64 sent_at, const LockTerms *terms, LrIndex *hold)
+__wrap_lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
+						 LrIndex *hold)
 {
 	uint32		before = cluster_epoch_of(name->data, name->len);
 	GrantResult result;
 
-	asked_at = sent_at;
-	result = __real_lt_grant_unqueued(name, store, owner, topology, sent_at, terms, hold);
+	asked_at = op->sent_at;
+	result = __real_lt_grant_unqueued(name, op, terms, hold);
 	asked_at = 0;
-	if (result == GRANTED && topology != 0 && topology != before)
+	if (result == GRANTED && op->topology != 0 && op->topology != before)
 		sim_fail("former master", "a lock is had that it has granted with others");
 	return result;
 }

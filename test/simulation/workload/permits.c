@@ -172,7 +172,7 @@ permit_id_of(LrIndex hold)
 		uint64		owner;
 		char		id[2 * LR_SECRET_ID_LEN + 1];
 	}			known[SIM_MAX_LOCKS];
-	uint64		owner = lt_holds[hold].owner;
+	uint64		owner = lt_holds[hold].claim.owner;
 
 	if (known[hold].owner != owner)
 	{

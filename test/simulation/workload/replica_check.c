@@ -74,7 +74,7 @@ look_before(const DueItem *item, Before *before)
 {
 	const LrHold *h = &lt_holds[item->hold];
 
-	before->owner = h->owner;
+	before->owner = h->claim.owner;
 	before->deadline = (int64) lt_leases[item->hold].deadline.value;
 	before->wanted = lt_min_replicas(h);
 	memcpy(before->scope, h->scope, sizeof(before->scope));
@@ -89,7 +89,7 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 {
 	const LrHold *h = &lt_holds[item->hold];
 
-	if (h->owner != item->owner || before->owner != item->owner ||
+	if (h->claim.owner != item->owner || before->owner != item->owner ||
 		(int64) lt_leases[item->hold].deadline.value != deadline ||
 		deadline <= before->deadline ||
 		memcmp(before->scope, h->scope, sizeof(before->scope)) != 0)
@@ -97,7 +97,7 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 	if (item->min_replicas < before->wanted)
 		sim_fail("unconfirmed", "%.*s is had for longer, and %d of %d replicas were asked",
 				 item->name_len, item->name, item->min_replicas, before->wanted);
-	if (before->wanted > 0 && h->store == STORE_REDIS && h->state == HOLD_HELD)
+	if (before->wanted > 0 && h->claim.store == STORE_REDIS && h->state == HOLD_HELD)
 		check_replica(item->name, item->name_len, item->owner, server_time(deadline));
 }
 

@@ -288,18 +288,18 @@ extern bool __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 bool
 __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 {
-	bool		is_here = lt_holds[hold].store == STORE_TABLE;
+	bool		is_here = lt_holds[hold].claim.store == STORE_TABLE;
 	int			master = sentinels_node_of(topology_epoch());
 	bool		taken = __real_lt_take_reserved(hold, store, more);
 	const char *key = lt_keys[lt_holds[hold].key].name;
 
 	if (taken && sim_config.sentinels &&
-		sentinels_node_of((uint32) lt_holds[hold].reserve_moves) != master)
+		sentinels_node_of((uint32) lt_holds[hold].tokens.moves) != master)
 		sim_fail("fence", "%s: token %lld is used from the reserve of another master than redis %d",
-				 key, (long long) lt_holds[hold].fence, master);
-	if (taken && is_here && counter_of(key) < lt_holds[hold].fence)
+				 key, (long long) lt_holds[hold].tokens.fence, master);
+	if (taken && is_here && counter_of(key) < lt_holds[hold].tokens.fence)
 		sim_fail("fence", "%s: token %lld is used from the reserve, and the counter has %lld",
-				 key, (long long) lt_holds[hold].fence, (long long) counter_of(key));
+				 key, (long long) lt_holds[hold].tokens.fence, (long long) counter_of(key));
 	return taken;
 }
 
@@ -347,7 +347,7 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 	int64		until = server_clock() + left_ms * SIM_MS;
 
 	for (int i = 0; i < lt_table->max_locks; i++)
-		if (lt_holds[i].owner == op->owner && lt_holds[i].store == STORE_TABLE &&
+		if (lt_holds[i].claim.owner == op->owner && lt_holds[i].claim.store == STORE_TABLE &&
 			(lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
 			(int64) lt_leases[i].deadline.value > until)
 			sim_fail("held without a lock",

@@ -141,7 +141,7 @@ check_node(LrIndex k, LrIndex i, const char *owner)
 	const char *name = lt_keys[k].name;
 
 	if (sim_now() - asks_anew_since() > ASKED_ANEW_WITHIN &&
-		lt_renew_lease_ms(&lt_holds[i]) > 0 && i < MAX_HOLDS && leases[i].owner == lt_holds[i].owner &&
+		lt_renew_lease_ms(&lt_holds[i]) > 0 && i < MAX_HOLDS && leases[i].owner == lt_holds[i].claim.owner &&
 		leases[i].since < elsewhere_settled_at() &&
 		lt_holds[i].state == HOLD_HELD && net_is_well() && redis_denied_until(name) == 0 &&
 		!redis_was_robbed(owner) &&
@@ -159,10 +159,10 @@ static void
 check_master(LrIndex k, LrIndex i, const char *owner)
 {
 	const LrHold *h = &lt_holds[i];
-	int			node = sentinels_node_of(h->topology);
+	int			node = sentinels_node_of(h->claim.topology);
 	int64		until;
 
-	if (h->topology != topology_epoch())
+	if (h->claim.topology != topology_epoch())
 	{
 		int64		since = Max(sentinels_believed_at(), sim_quiet_since());
 
@@ -206,12 +206,12 @@ check_majority(LrIndex k, LrIndex i, const char *owner)
 	{
 		if (i < MAX_HOLDS)
 		{
-			taken[i].owner = n - lost > sim_config.masters / 2 ? 0 : lt_holds[i].owner;
+			taken[i].owner = n - lost > sim_config.masters / 2 ? 0 : lt_holds[i].claim.owner;
 			taken[i].deadline = deadline;
 		}
 		return;
 	}
-	if (i < MAX_HOLDS && taken[i].owner == lt_holds[i].owner && taken[i].deadline == deadline)
+	if (i < MAX_HOLDS && taken[i].owner == lt_holds[i].claim.owner && taken[i].deadline == deadline)
 		return;
 	sim_fail("held without a lock",
 			 "%s is %s by session %d for another %.3f ms; %d of %d masters have it for as long",
@@ -249,7 +249,7 @@ is_asked_later(LrIndex k, LrIndex i)
 	const char *name = lt_keys[k].name;
 	int64		since = Max(shards_believed_at(name), sim_quiet_since());
 
-	if (lt_holds[i].topology == lt_epoch_of(k))
+	if (lt_holds[i].claim.topology == lt_epoch_of(k))
 		return false;
 	if (sim_now() - since > ASKED_WITHIN && net_is_well() && redis_denied_until(name) == 0)
 		sim_fail("former master", "%s: the present one has not been asked for %.3f ms", name,
@@ -264,9 +264,9 @@ static void
 check_repair(LrIndex k, LrIndex i)
 {
 	const LrHold *h = &lt_holds[i];
-	int64		since = Max(server_time(h->repair_at), sim_quiet_since());
+	int64		since = Max(server_time(h->renewal.repair_at), sim_quiet_since());
 
-	if (h->state != HOLD_HELD || h->repair_at == 0 || h->repair_at == LR_NEVER)
+	if (h->state != HOLD_HELD || h->renewal.repair_at == 0 || h->renewal.repair_at == LR_NEVER)
 		return;
 	if (sim_now() - since > ASKED_WITHIN && net_is_well() && sim_config.batch_max == 0 &&
 		redis_denied_until(lt_keys[k].name) == 0)
@@ -318,7 +318,7 @@ check_permits(LrIndex k)
 			continue;
 		n++;
 		for (LrIndex j = lt_keys[k].first_hold; j != i; j = lt_holds[j].next)
-			if (is_live(j) && lt_holds[j].owner == lt_holds[i].owner)
+			if (is_live(j) && lt_holds[j].claim.owner == lt_holds[i].claim.owner)
 				sim_fail("two holders", "%s: sessions %d and %d have the same permit",
 						 lt_keys[k].name, lt_holds[j].session, lt_holds[i].session);
 		until = redis_permit_until(lt_keys[k].name, permit_id_of(i));
@@ -345,8 +345,8 @@ check_store(LrIndex k, LrIndex i)
 	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || deadline_of(i) <= sim_now() ||
 		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing || h->kind == KIND_PERMIT)
 		return;
-	lr_owner_text(h->owner, owner);
-	if (sim_config.sentinels && h->store == STORE_REDIS)
+	lr_owner_text(h->claim.owner, owner);
+	if (sim_config.sentinels && h->claim.store == STORE_REDIS)
 	{
 		check_master(k, i, owner);
 		return;
@@ -357,21 +357,21 @@ check_store(LrIndex k, LrIndex i)
 		check_repair(k, i);
 		return;
 	}
-	if (sim_config.cluster && h->store == STORE_REDIS)
+	if (sim_config.cluster && h->claim.store == STORE_REDIS)
 	{
 		check_shard(k, i, owner);
 		return;
 	}
-	if (elsewhere_moved() && h->store == STORE_REDIS)
+	if (elsewhere_moved() && h->claim.store == STORE_REDIS)
 		check_node(k, i, owner);
-	until = h->store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
-		rows_owned_until(lt_keys[k].name, h->owner);
+	until = h->claim.store == STORE_REDIS ? redis_owned_until(lt_keys[k].name, owner) :
+		rows_owned_until(lt_keys[k].name, h->claim.owner);
 	if (until < deadline_of(i) && !redis_was_robbed(owner))
 		sim_fail("held without a lock",
 				 "%s is %s by session %d for another %.3f ms; %s has it for %.3f ms",
 				 lt_keys[k].name, lt_state_names[h->state], h->session,
 				 (deadline_of(i) - sim_now()) / 1000.0,
-				 h->store == STORE_REDIS ? "Redis" : "the table",
+				 h->claim.store == STORE_REDIS ? "Redis" : "the table",
 				 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 }
 
@@ -401,12 +401,12 @@ check_end(LrIndex k, LrIndex i)
 {
 	if (i >= MAX_HOLDS)
 		return;
-	if (leases[i].owner != lt_holds[i].owner)
+	if (leases[i].owner != lt_holds[i].claim.owner)
 	{
 		leases[i].over = false;
 		leases[i].since = sim_now();
 	}
-	leases[i].owner = lt_holds[i].owner;
+	leases[i].owner = lt_holds[i].claim.owner;
 	if (lt_holds[i].state != HOLD_HELD && lt_holds[i].state != HOLD_HANDED &&
 		lt_holds[i].state != HOLD_RELEASING)
 		return;
@@ -434,7 +434,7 @@ check_elsewhere(LrIndex k, LrIndex i)
 	if (other == NULL || lt_holds[i].state == HOLD_RELEASING || !is_live(i) ||
 		lr_kind(lt_holds[i].kind)->ownerless)
 		return;
-	lr_owner_text(lt_holds[i].owner, owner);
+	lr_owner_text(lt_holds[i].claim.owner, owner);
 	if (!redis_clocks_are_good() || redis_was_robbed_by_hand(owner) ||
 		redis_was_robbed_by_hand(other))
 		return;
@@ -453,7 +453,7 @@ note_rival(LrIndex k, LrIndex i)
 	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || !is_live(i) ||
 		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
 		return;
-	lr_owner_text(h->owner, owner);
+	lr_owner_text(h->claim.owner, owner);
 	if (!redis_was_robbed(owner) && !redis_was_denied(lt_keys[k].name))
 		rivals_note(lt_keys[k].name, h->kind, lr_kind(h->kind)->excludes, deadline_of(i));
 }
@@ -488,9 +488,9 @@ check_key(LrIndex k)
 					 lt_state_names[lt_holds[i].state], (deadline_of(i) - sim_now()) / 1000.0);
 		}
 	}
-	if (key->paused_until - server_clock() > PAUSE_MAX)
+	if (key->pause.until - server_clock() > PAUSE_MAX)
 		sim_fail("long pause", "the head of the queue of %s holds back for %.3f s", key->name,
-				 (key->paused_until - server_clock()) / (double) SIM_S);
+				 (key->pause.until - server_clock()) / (double) SIM_S);
 }
 
 static void
@@ -516,7 +516,7 @@ check_sessions(void)
 
 		if (n > (uint32) lt_table->max_locks)
 			BROKEN("session %d has lost %d locks", s, (int) n);
-		if (lt_sessions[s].wait.state != WAIT_NONE && !is_locked(lt_sessions[s].wait.hash))
+		if (lt_sessions[s].wait.state != WAIT_NONE && !is_locked(lt_keys[lt_sessions[s].wait.key].hash))
 		{
 			must_be_good(lt_check_wait(s));
 			note_turn(s);
@@ -641,7 +641,7 @@ is_asking(const LrName *name)
 
 		if (history_is_asking_together(s, lt_sessions[s].pid))
 			return true;
-		if (w->state != WAIT_NONE && w->trying && lt_keys[w->key].name_len == name->len &&
+		if (w->state != WAIT_NONE && w->asked.trying && lt_keys[w->key].name_len == name->len &&
 			memcmp(lt_keys[w->key].name, name->data, name->len) == 0)
 			return true;
 	}
@@ -662,7 +662,7 @@ is_known_permit(const char *key, const char *id)
 	LrName		name;
 
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
-		if (lt_holds[i].state != HOLD_FREE && lt_holds[i].owner != 0 &&
+		if (lt_holds[i].state != HOLD_FREE && lt_holds[i].claim.owner != 0 &&
 			strcmp(permit_id_of(i), id) == 0)
 			return true;
 	name_of(key, &name);
@@ -685,9 +685,9 @@ is_known(const char *key, const char *owner)
 	{
 		char		text[LR_OWNER_MAX];
 
-		if (lt_holds[i].state == HOLD_FREE || lt_holds[i].owner == 0)
+		if (lt_holds[i].state == HOLD_FREE || lt_holds[i].claim.owner == 0)
 			continue;
-		lr_owner_text(lt_holds[i].owner, text);
+		lr_owner_text(lt_holds[i].claim.owner, text);
 		if (strcmp(text, owner) == 0)
 			return true;
 	}

@@ -80,11 +80,12 @@ static LrIndex
 take(int slot, const char *key, bool renewed)
 {
 	static uint64 owner = 0;
+	StoreOp		create = {.store = STORE_REDIS,.owner = ++owner,.sent_at = lr_now()};
 	LockTerms	t = terms(SCOPE_SESSION);
 	LrIndex		hold = enqueue(slot, key);
 
 	t.renewed = renewed;
-	if (lt_grant(hold, STORE_REDIS, ++owner, 0, 0, lr_now(), &t, 0) != GRANTED)
+	if (lt_grant(hold, &create, 0, &t) != GRANTED)
 		sim_fail("self-test", "%s cannot be granted", key);
 	return hold;
 }
@@ -104,6 +105,7 @@ leave_free(void)
 static void
 make_table(void)
 {
+	StoreOp		op = {.store = STORE_REDIS,.outcome = STORE_GONE};
 	ScopeHold	part;
 	HoldView	view;
 	LrIndex		other;
@@ -122,9 +124,11 @@ make_table(void)
 	waiting = enqueue(3, "a");
 	(void) enqueue(4, "a");
 	lost = take(2, "b", false);
-	(void) lt_lose(lost, lt_owner(lost), STORE_REDIS, 0, LOST_EXPIRED, NULL);
+	op.owner = lt_owner(lost);
+	lt_lose(lost, &op);
 	orphan = enqueue(5, "c");
-	lt_give_up_orphan(orphan, STORE_REDIS, 1000, 0, 0);
+	op.owner = 1000;
+	lt_give_up_orphan(orphan, &op);
 	handed = take(5, "d", true);
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed, &store);
@@ -169,7 +173,7 @@ queue_link(void)
 static void
 queue_tail(void)
 {
-	key_of(held)->queue_tail = 3;
+	key_of(held)->queue.list.tail = 3;
 }
 
 static void
@@ -181,7 +185,7 @@ queue_end(void)
 static void
 queue_kinds(void)
 {
-	key_of(held)->queue_kinds = 0;
+	key_of(held)->queue.kinds = 0;
 }
 
 static void
@@ -199,7 +203,7 @@ front_unknown(void)
 static void
 front_number(void)
 {
-	key_of(held)->nfront[KIND_REENTRANT]++;
+	key_of(held)->queue.nfront[KIND_REENTRANT]++;
 }
 
 static void
@@ -253,13 +257,13 @@ no_lease(void)
 static void
 loss_of_held(void)
 {
-	lt_holds[held].lost_reason = LOST_DELETED;
+	lt_holds[held].lost.reason = LOST_DELETED;
 }
 
 static void
 lost_without_reason(void)
 {
-	lt_holds[lost].lost_reason = LOST_NOT;
+	lt_holds[lost].lost.reason = LOST_NOT;
 }
 
 static void
@@ -277,7 +281,7 @@ orphan_nowhere(void)
 static void
 orphan_for_ever(void)
 {
-	lt_holds[orphan].ends_at = 0;
+	lt_holds[orphan].expiry.ends_at = 0;
 }
 
 static void
@@ -307,7 +311,7 @@ not_watched(void)
 static void
 no_owner(void)
 {
-	lt_holds[held].owner = 0;
+	lt_holds[held].claim.owner = 0;
 }
 
 static void
@@ -338,13 +342,13 @@ handed_without_lease(void)
 static void
 handed_number(void)
 {
-	key_of(handed)->nhanded = 2;
+	key_of(handed)->nunlisted = 2;
 }
 
 static void
 failed_number(void)
 {
-	key_of(held)->nfailed = 1;
+	key_of(held)->nunlisted = 1;
 }
 
 static void
@@ -353,7 +357,6 @@ wrong_bucket(void)
 	LrKey	   *key = key_of(orphan);
 
 	key->hash += LT_PARTITIONS / 2;
-	lt_holds[orphan].hash = key->hash;
 }
 
 static void
@@ -425,7 +428,7 @@ block_is_late(void)
 static void
 not_moved(void)
 {
-	lt_holds[held].store = STORE_TABLE;
+	lt_holds[held].claim.store = STORE_TABLE;
 	lt_holds[held].traces |= STORE_BIT(STORE_TABLE);
 	pg_atomic_write_u64(&lt_leases[held].due[STORE_TABLE], 1);
 	pg_atomic_write_u64(&lt_leases[held].due[STORE_REDIS], LR_NEVER);
@@ -436,7 +439,7 @@ woken_for_nothing(void)
 {
 	LrIndex		session = 2;
 
-	lt_check_wakes(lt_partition(lt_holds[held].hash), &session, 1);
+	lt_check_wakes(lt_partition(lt_key_of(held)->hash), &session, 1);
 }
 
 static void
@@ -488,8 +491,8 @@ static const struct
 	{"due after its end", due_late, "due after its lease"},
 	{"handed to one who does not wait", handed_to_nobody, "does not wait for it"},
 	{"handed over without a lease", handed_without_lease, "on no terms"},
-	{"the number of those who were handed it", handed_number, "have been handed it"},
-	{"the number of those who failed", failed_number, "have failed"},
+	{"the number of those who were handed it", handed_number, "are in no list"},
+	{"the number of those who failed", failed_number, "are in no list"},
 	{"an entry in a wrong bucket", wrong_bucket, "is not found by its name"},
 	{"an entry of nobody", unused_key, "it has an entry"},
 	{"waiting with another's hold", waiting_with_another, "with hold"},

@@ -43,14 +43,14 @@ where_it_is(const LrKey *key, const LrHold *h)
 	char		owner[LR_OWNER_MAX];
 	uint32		where = 0;
 
-	if (h->owner == 0)
+	if (h->claim.owner == 0)
 		return 0;
-	lr_owner_text(h->owner, owner);
+	lr_owner_text(h->claim.owner, owner);
 	for (int i = 0; i < sim_config.nredis; i++)
 		if (redis_owned_there_until(i, key->name, owner) > sim_now())
 			where |= 1 << i;
 	if (sim_config.mode != 0 &&
-		rows_owned_until(key->name, h->owner) > sim_now())
+		rows_owned_until(key->name, h->claim.owner) > sim_now())
 		where |= 1 << REDIS_NODES;
 	return where;
 }
@@ -67,11 +67,11 @@ state_of_hold(const LrKey *key, LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 	uint64		hash = hash_with(h->state, h->kind);
 
-	hash = hash_with(hash, h->lost_reason << 16 | h->store << 8 | h->traces);
+	hash = hash_with(hash, h->lost.reason << 16 | h->claim.store << 8 | h->traces);
 	hash = hash_with(hash, where_it_is(key, h));
-	hash = hash_with(hash, (h->session == LR_NONE) | is_over(hold) << 1 | h->committing << 2 |
-					 (h->refusals > 0) << 3 | h->alone << 4 |
-					 (h->keep_until > server_clock()) << 6 | (h->fence != 0) << 7);
+	hash = hash_with(hash, (h->session == LR_NONE) | is_over(hold) << 1 | h->renewal.committing << 2 |
+					 (h->renewal.refusals > 0) << 3 | h->renewal.alone << 4 |
+					 (h->keep_until > server_clock()) << 6 | (h->tokens.fence != 0) << 7);
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		hash = hash_with(hash, Min(h->scope[i].count, 3) | h->scope[i].renewed << 2 |
 						 h->scope[i].guard << 3 | h->scope[i].on_lost << 6 |
@@ -82,7 +82,7 @@ state_of_hold(const LrKey *key, LrIndex hold)
 static uint64
 state_of_wait(const LrWait *w)
 {
-	return hash_with(w->state << 8 | w->terms.kind << 4 | w->trying << 3 | w->in_front << 2 |
+	return hash_with(w->state << 8 | w->terms.kind << 4 | w->asked.trying << 3 | w->in_front << 2 |
 					 (w->woken_at != 0) << 1 | w->asleep, w->terms.renewed);
 }
 
@@ -93,14 +93,13 @@ state_of_key(const LrKey *key)
 
 	for (int i = 0; i < TOPIC_COUNT; i++)
 		hash = hash_with(hash, key->subscription[i]);
-	hash = hash_with(hash, (key->paused_until > server_clock()) | key->after_pause << 1 |
-					 (key->here_from != 0) << 2 | Min(key->nfailed, 3) << 3 |
-					 Min(key->nhanded, 3) << 5 |
+	hash = hash_with(hash, (key->pause.until > server_clock()) | key->after_pause << 1 |
+					 (key->here_from != 0) << 2 | Min(key->nunlisted, 3) << 3 |
 					 redis_keeps_from(key->name, true) << 7 |
 					 redis_keeps_from(key->name, false) << 8);
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		hash = hash_with(hash, state_of_hold(key, i));
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
+	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_sessions[s].wait.next)
 		hash = hash_with(hash, state_of_wait(&lt_sessions[s].wait));
 	return hash;
 }
@@ -138,9 +137,9 @@ put_hold(const LrKey *key, LrIndex hold, char *text, size_t used)
 	if (h->session != LR_NONE)
 		used = put(text, used, " by session %d (%d+%d)", h->session,
 				   h->scope[SCOPE_SESSION].count, h->scope[SCOPE_XACT].count);
-	if (is_over(hold) && h->owner != 0)
+	if (is_over(hold) && h->claim.owner != 0)
 		used = put(text, used, ", over");
-	used = put(text, used, ", owner %llu", (unsigned long long) h->owner);
+	used = put(text, used, ", owner %llu", (unsigned long long) h->claim.owner);
 	for (int i = 0; i < REDIS_NODES; i++)
 		if (where & 1 << i)
 			used = put(text, used, ", in redis %d", i);
@@ -158,10 +157,10 @@ key_text(const LrKey *key, char *text)
 		used = put(text, used, " taken in redis");
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		used = put_hold(key, i, text, used);
-	for (LrIndex s = key->queue_head; s != LR_NONE; s = lt_sessions[s].wait.next)
+	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_sessions[s].wait.next)
 		used = put(text, used, "%s session %d waits%s%s", separator(text, used), s,
 				   lt_sessions[s].wait.in_front ? " in front" : "",
-				   lt_sessions[s].wait.trying ? ", asks" : "");
+				   lt_sessions[s].wait.asked.trying ? ", asks" : "");
 }
 
 static void

@@ -92,7 +92,7 @@ is_had(LrIndex hold)
 	HoldState	state = lt_holds[hold].state;
 
 	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING ||
-		(state == HOLD_ORPHAN && lt_holds[hold].sent_until > server_clock());
+		(state == HOLD_ORPHAN && lt_holds[hold].sent.until > server_clock());
 }
 
 /* Is there a lock that keeps him from the key, or what is left of one? */
@@ -109,7 +109,7 @@ is_any(const LrWait *w, bool left)
 static bool
 is_kept(const LrWait *w)
 {
-	return is_any(w, false) || lt_keys[w->key].paused_until > server_clock();
+	return is_any(w, false) || lt_keys[w->key].pause.until > server_clock();
 }
 
 /*
@@ -125,9 +125,9 @@ check_handed(int s)
 	if (!lr_kind(w->terms.kind)->placed)
 		return;
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
-	if (since != 0 && since < server_time(w->came_at))
+	if (since != 0 && since < server_time(w->place.came_at))
 		sim_fail("fair order", "%s is handed to session %d, which came %.3f ms after one elsewhere",
-				 key->name, s, (server_time(w->came_at) - since) / 1000.0);
+				 key->name, s, (server_time(w->place.came_at) - since) / 1000.0);
 }
 
 extern bool __real_lt_accept(LrIndex *hold, WakeList *wakes);
@@ -172,24 +172,24 @@ __wrap_lt_suspect_waiter(LrIndex session, uint64 generation)
 	__real_lt_suspect_waiter(session, generation);
 }
 
-extern void __real_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
-extern void __wrap_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced);
+extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
+extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
 
 /*
  * Who waits elsewhere since the question counts as later than those that have come here
  * meanwhile, if the time of the answer is taken.
  */
 void
-__wrap_lt_note_clear(LrIndex hold, int64 asked_at, uint32 topology, bool unplaced)
+__wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
 {
 	const LrKey *key = lt_key_of(hold);
 	int64		before = key->clear_at;
 	int64		since;
 
-	__real_lt_note_clear(hold, asked_at, topology, unplaced);
+	__real_lt_note_clear(hold, op);
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
-		since > server_time(asked_at) && since < server_time(key->clear_at))
+		since > server_time(op->sent_at) && since < server_time(key->clear_at))
 		sim_fail("fair order", "who comes here within %.3f ms after one elsewhere counts as earlier for %s",
 				 (server_time(key->clear_at) - since) / 1000.0, key->name);
 }
@@ -203,7 +203,7 @@ check_first_question(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (w->state != WAIT_PLACED || w->standing != STANDING_NEW ||
+	if (w->state != WAIT_PLACED || w->place.standing != STANDING_NEW ||
 		lr_kind(w->terms.kind)->passing)
 		return;
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
@@ -214,8 +214,8 @@ check_first_question(int s)
 	{
 		const LrWait *b = &lt_sessions[i].wait;
 
-		if (b->standing == STANDING_PLACELESS &&
-			(b->line_at == 0 || server_clock() < b->line_at + SIM_S))
+		if (b->place.standing == STANDING_PLACELESS &&
+			(b->place.line_at == 0 || server_clock() < b->place.line_at + SIM_S))
 			sim_fail("fair order", "session %d asks for %s before session %d, which has no place and was before it",
 					 s, lt_keys[w->key].name, i);
 	}
@@ -230,11 +230,11 @@ check_line(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (w->state != WAIT_PLACED || w->line_at == 0)
+	if (w->state != WAIT_PLACED || w->place.line_at == 0)
 		return;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.line_at != 0 && lt_sessions[i].wait.trying &&
-			lt_sessions[i].wait.kept.owner != 0 &&
+		if (lt_sessions[i].wait.place.line_at != 0 && lt_sessions[i].wait.asked.trying &&
+			lt_sessions[i].wait.asked.claim.owner != 0 &&
 			server_clock() < lt_sessions[i].wait.looks_at)
 			sim_fail("fair order", "session %d asks for %s before session %d is answered, which is before it in line",
 					 s, lt_keys[w->key].name, i);
@@ -262,11 +262,11 @@ is_to_be_handed(const LrWait *w)
 static bool
 is_forgotten(const LrWait *w)
 {
-	if (w->state != WAIT_PLACED || w->standing != STANDING_PLACELESS || is_to_be_handed(w))
+	if (w->state != WAIT_PLACED || w->place.standing != STANDING_PLACELESS || is_to_be_handed(w))
 		return false;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.standing == STANDING_PLACELESS ||
-			lt_sessions[i].wait.line_at != 0)
+		if (lt_sessions[i].wait.place.standing == STANDING_PLACELESS ||
+			lt_sessions[i].wait.place.line_at != 0)
 			return false;
 	return true;
 }
@@ -277,7 +277,7 @@ check_lined_up(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (is_forgotten(w) && w->line_at == 0)
+	if (is_forgotten(w) && w->place.line_at == 0)
 		sim_fail("sleeps for ever", "session %d waits for %s without a place, and is not to ask for one",
 				 s, lt_keys[w->key].name);
 }
@@ -296,13 +296,13 @@ note_turn(int s)
 	if (w->state == WAIT_HANDED && !w->early && !t->handed)
 		check_handed(s);
 	t->handed = w->state == WAIT_HANDED;
-	if (w->trying && (!t->trying || t->looks_at != w->looks_at))
+	if (w->asked.trying && (!t->trying || t->looks_at != w->looks_at))
 	{
 		t->asked_at = sim_now();
 		check_first_question(s);
 		check_line(s);
 	}
-	t->trying = w->trying;
+	t->trying = w->asked.trying;
 	t->looks_at = w->looks_at;
 	if (w->state != WAIT_QUEUED || !w->in_front || is_kept(w))
 		t->kept_at = sim_now();
@@ -317,8 +317,8 @@ note_turn(int s)
 static uint64
 stands_in_the_way(const LrWait *w)
 {
-	return w->state == WAIT_QUEUED && w->in_front && !w->trying && w->woken_at != 0 &&
-		server_clock() - w->woken_at >= IGNORED_AFTER ? w->kept.owner : 0;
+	return w->state == WAIT_QUEUED && w->in_front && !w->asked.trying && w->woken_at != 0 &&
+		server_clock() - w->woken_at >= IGNORED_AFTER ? w->asked.claim.owner : 0;
 }
 
 extern void __real_lt_pass_over_sleepers(void);
@@ -341,8 +341,8 @@ __wrap_lt_pass_over_sleepers(void)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 
-		if (owner[s] != 0 && w->state == WAIT_QUEUED && !w->trying &&
-			w->kept.owner == owner[s] &&
+		if (owner[s] != 0 && w->state == WAIT_QUEUED && !w->asked.trying &&
+			w->asked.claim.owner == owner[s] &&
 			lt_table->nrows.value + SIM_MAX_PROCS < (uint32) lt_table->max_locks)
 			sim_fail("sleeps for ever", "session %d has announced itself for %s and has not run for %.3f ms, and is waited for",
 					 s, lt_keys[w->key].name, (server_clock() - woken_at[s]) / 1000.0);
@@ -380,10 +380,10 @@ is_next(const LrWait *w)
 	const LrKey *key = &lt_keys[w->key];
 	char		owner[LR_OWNER_MAX];
 
-	(void) lr_owner_text(w->kept.owner, owner);
+	(void) lr_owner_text(w->asked.claim.owner, owner);
 	if (lr_kind(w->terms.kind)->passing)
 		return redis_told_until(owner) > sim_now() && !redis_denies(redis_place_of(key->name), key->name);
-	return w->kept.owner != 0 && !redis_denies(redis_place_of(key->name), key->name) &&
+	return w->asked.claim.owner != 0 && !redis_denies(redis_place_of(key->name), key->name) &&
 		redis_is_next(key->name, owner);
 }
 
@@ -461,7 +461,7 @@ check_subscribing(LrIndex k, LrTopic topic, bool good)
 	const LrKey *key = &lt_keys[k];
 	int64	   *since = &unsubscribed_since[k][topic];
 
-	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue_head != LR_NONE &&
+	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue.list.head != LR_NONE &&
 			   !redis_is_denied(key->name), since);
 	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) > LISTEN_MAX)
 		sim_fail("sleeps untold", "releases of %s are not listened to for %.3f s", key->name,
@@ -492,7 +492,7 @@ is_untold(const LrWait *w)
 {
 	const LrKey *key = &lt_keys[w->key];
 
-	return w->state == WAIT_QUEUED && w->in_front && !w->trying && w->woken_at == 0 &&
+	return w->state == WAIT_QUEUED && w->in_front && !w->asked.trying && w->woken_at == 0 &&
 		key->subscription[lr_kind(w->terms.kind)->topic] != SUB_CONFIRMED &&
 		!is_kept(w) && w->looks_at > server_clock() + UNTOLD_LOOK;
 }
@@ -529,7 +529,7 @@ check_handed_sleeper(int s, bool good)
 	const LrWait *w = &lt_sessions[s].wait;
 	Turn	   *t = &turns[s];
 
-	note_since(good && w->state == WAIT_HANDED && !w->trying, &t->handed_since);
+	note_since(good && w->state == WAIT_HANDED && !w->asked.trying, &t->handed_since);
 	if (t->handed_since != 0 && sim_now() - Max(t->handed_since, sim_quiet_since()) > WAKE_MAX)
 		sim_fail("sleeps for ever", "session %d was handed %s, and has not been woken",
 				 s, lt_keys[w->key].name);
@@ -553,7 +553,7 @@ check_sleepers(void)
 		const LrWait *w = &lt_sessions[s].wait;
 		Turn	   *t = &turns[s];
 		bool		queued = w->state == WAIT_QUEUED && w->in_front;
-		bool		sleeps = good && !w->trying &&
+		bool		sleeps = good && !w->asked.trying &&
 			((queued && is_free(w)) || (w->state == WAIT_PLACED && is_next(w)));
 		int64		since;
 		int64		longest;

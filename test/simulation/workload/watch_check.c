@@ -61,7 +61,7 @@ check_expiry(const char *name, const ScopeHold *scope)
 
 	if (h < lt_holds || h >= lt_holds + lt_table->max_locks)
 		return;
-	lr_owner_text(h->owner, owner);
+	lr_owner_text(h->claim.owner, owner);
 	if (lease_ms < LEASE_MIN_MS || sim_config.slow || sim_config.batch_max != 0 ||
 		sim_quiet_since() > since || redis_denied_until(name) > since ||
 		redis_was_robbed(owner))
@@ -82,7 +82,7 @@ check_rolling(const char *name, const ScopeHold *scope)
 
 	if (!sim_config.rolling || h < lt_holds || h >= lt_holds + lt_table->max_locks)
 		return;
-	lr_owner_text(h->owner, owner);
+	lr_owner_text(h->claim.owner, owner);
 	if (lease_ms == 0 || sim_unstopped_since() > sim_now() - 2 * lease_ms * SIM_MS ||
 		redis_was_robbed_by_hand(owner))
 		return;
@@ -140,8 +140,8 @@ is_wanted(LrIndex hold, int64 due, int64 now)
 	const LrHold *h = &lt_holds[hold];
 	int64		deadline = (int64) lt_leases[hold].deadline.value;
 
-	if (h->state == HOLD_HELD && h->refusals == 0 && due == lt_due_of_held(h, deadline) &&
-		due != h->watch_at && due != h->repair_at)
+	if (h->state == HOLD_HELD && h->renewal.refusals == 0 && due == lt_due_of_held(h, deadline) &&
+		due != h->renewal.watch_at && due != h->renewal.repair_at)
 		due -= lr_early_renewal(lt_renew_lease_ms(h) * SIM_MS);
 	return due <= now;
 }
@@ -157,7 +157,7 @@ look(StoreId store, int64 now)
 
 		seen[i].owner = lt_leases[i].owner.value;
 		seen[i].due = due < 0 ? -due : due;
-		seen[i].deadline = h->state == HOLD_HELD && h->store == store && seen[i].owner != 0 ?
+		seen[i].deadline = h->state == HOLD_HELD && h->claim.store == store && seen[i].owner != 0 ?
 			(int64) lt_leases[i].deadline.value : 0;
 		seen[i].wanted = is_wanted(i, seen[i].due, now);
 	}
@@ -270,12 +270,12 @@ static int64
 asked_until(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	int64		until = Max(server_clock() + h->asked_lease_ms * SIM_MS,
+	int64		until = Max(server_clock() + h->expiry.asked_ms * SIM_MS,
 							(int64) lt_leases[hold].deadline.value);
 
-	if (h->keep_until == 0 && h->ends_at == 0)
+	if (h->keep_until == 0 && h->expiry.ends_at == 0)
 		return until;
-	return Max(until, Max(h->keep_until, h->ends_at) + lr_call_budget());
+	return Max(until, Max(h->keep_until, h->expiry.ends_at) + lr_call_budget());
 }
 
 /*
@@ -292,7 +292,7 @@ check_asked(LrIndex k, LrIndex hold)
 	int64		until;
 
 	if (sim_config.sentinels || sim_config.cluster || sim_config.masters > 0 ||
-		!redis_clocks_are_good() || h->owner == 0 || h->kind == KIND_SHARED ||
+		!redis_clocks_are_good() || h->claim.owner == 0 || h->kind == KIND_SHARED ||
 		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
 		return;
 	for (LrIndex i = lt_keys[k].first_hold; i != LR_NONE; i = lt_holds[i].next)
@@ -306,7 +306,7 @@ check_asked(LrIndex k, LrIndex hold)
 			kindset_has(lr_kind(w->terms.kind)->beside, h->kind))
 			most = Max(most, asked_until(w->hold));
 	}
-	lr_owner_text(h->owner, owner);
+	lr_owner_text(h->claim.owner, owner);
 	until = redis_owned_there_until(redis_place_of(lt_keys[k].name), lt_keys[k].name, owner);
 	if (until - sim_now() > most - server_clock() + 2 * SIM_MS)
 		sim_fail("left behind", "Redis has %s (%s) for another %.3f ms, and for %.3f ms it was asked for at most",
@@ -339,12 +339,12 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 {
 	LrIndex		key = lt_holds[item->hold].key;
 	LrIndex		reads = lt_holds[item->hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
-	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].owner;
+	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
 	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
 	Refusal		result = __real_lt_refused(item, alone);
 	char		text[LR_OWNER_MAX];
 
-	if (result.over && until > server_clock() && lt_holds[reads].owner == owner &&
+	if (result.over && until > server_clock() && lt_holds[reads].claim.owner == owner &&
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
