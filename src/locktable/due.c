@@ -351,13 +351,12 @@ due_is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
 
 int
 lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-			   DueItem *items, int max, bool *more)
+			   DueItem *items, int max)
 {
 	int			n = 0;
 	DueItem		ignored;
 	DueChoice	choice;
 
-	*more = false;
 	due_choose(store, now, connected, max, &choice);
 	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
 	{
@@ -367,10 +366,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 
 		/* The rest stays due, for the next batch. */
 		if (connected && n == max)
-		{
-			*more = *more || lt_next_due(store) <= now;
 			break;
-		}
 		if (lt_read_time(&lt_block_due[store][b]) > choice.horizon)
 			continue;
 		pg_atomic_exchange_u64(&lt_block_due[store][b], (uint64) LR_NEVER);
@@ -393,10 +389,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 					bound = lr_earlier(bound, lt_read_due(i, store));
 			}
 			else
-			{
 				bound = Min(bound, due);
-				*more = *more || due <= now;
-			}
 		}
 		lt_lower_bound(&lt_block_due[store][b], bound);
 	}

@@ -282,7 +282,7 @@ lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
 }
 
 /*
- * lt_note_without --- see locktable.h
+ * grant_repair --- some of several masters may not have the lock
  *
  * A master that is away gets the lock when the watchdog finds that it is back.
  *
@@ -292,25 +292,35 @@ lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
  *
  * So at least one of the two sees the other's write.
  */
-void
-lt_note_without(LrIndex hold, uint64 owner, uint32 without)
+static void
+grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, owner);
+
+	h->renewal.repair_at = LR_NEVER;
+	pg_memory_barrier();
+	if (!masters_are_there(h->claim.place, without))
+		return;
+	h->renewal.repair_at = lr_now() + REPAIR_AFTER;
+	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
+}
+
+/*
+ * lt_note_nodes --- see locktable.h
+ */
+void
+lt_note_nodes(LrIndex hold, const StoreOp *op)
+{
+	LrHold	   *h = &lt_holds[hold];
+	LWLock	   *lock = lt_lock_owned(hold, op->owner);
 	WakeList	wakes = WAKE_NOBODY;
 
 	if (lock == NULL)
 		return;
-	if (h->state == HOLD_HELD)
-	{
-		h->renewal.repair_at = LR_NEVER;
-		pg_memory_barrier();
-		if (masters_are_there(h->claim.place, without))
-		{
-			h->renewal.repair_at = lr_now() + REPAIR_AFTER;
-			lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
-		}
-	}
+	if (h->state != HOLD_ORPHAN || h->nodes != 0)
+		h->nodes |= op->nodes;
+	if (op->without != 0 && h->state == HOLD_HELD)
+		grant_repair(hold, op->without, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

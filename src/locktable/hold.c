@@ -218,21 +218,6 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 }
 
 /*
- * lt_note_nodes --- see locktable.h
- */
-void
-lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes)
-{
-	LWLock	   *lock = lt_lock_owned(hold, owner);
-
-	if (lock == NULL)
-		return;
-	if (lt_holds[hold].state != HOLD_ORPHAN || lt_holds[hold].nodes != 0)
-		lt_holds[hold].nodes |= nodes;
-	LWLockRelease(lock);
-}
-
-/*
  * lt_set_fence --- see locktable.h
  *
  * Tokens that were in reserve before are below the new one, so they are not used any

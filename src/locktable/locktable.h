@@ -299,11 +299,6 @@ extern GrantResult lt_grant(LrIndex hold, const StoreOp *create, int64 judged_at
 							const LockTerms *terms);
 
 /*
- * It was granted, but these of several masters may not have it (StoreOp.without).
- */
-extern void lt_note_without(LrIndex hold, uint64 owner, uint32 without);
-
-/*
  * The same for a lock that was requested without a place in the queue, as one of
  * several; and for one whose request was not answered.  Their rows were stocked.
  * Without a grant, the watchdog releases the lock.
@@ -410,10 +405,10 @@ extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
 /*
- * With several masters, a request for that owner was answered: add these to the nodes
- * that may have the lock.
+ * With several masters, a create or a renewal was answered: note which of them may have
+ * the lock, and which may not (StoreOp.nodes and without).
  */
-extern void lt_note_nodes(LrIndex hold, uint64 owner, uint32 nodes);
+extern void lt_note_nodes(LrIndex hold, const StoreOp *op);
 
 /*
  * That operation issued a fencing token for the hold, and perhaps more tokens, which become

@@ -57,7 +57,7 @@ typedef struct DueItem
  * "again".  With connected false nothing is returned, only postponed to "again".
  */
 extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-						   DueItem *items, int max, bool *more);
+						   DueItem *items, int max);
 
 /* When the next item will be due there. */
 extern int64 lt_next_due(StoreId store);

@@ -192,10 +192,8 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		if (op->without != 0)
-			lt_note_without(hold, op->owner, op->without);
 		if (op->nodes != 0)
-			lt_note_nodes(hold, op->owner, op->nodes);
+			lt_note_nodes(hold, op);
 		entry = held_complete(once.names[i], hold, terms->guard);
 		track_acquired(entry, terms->scope);
 	}

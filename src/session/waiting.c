@@ -527,10 +527,8 @@ wait_take_granted(LrIndex *hold)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			else
 			{
-				if (acq.op.without != 0)
-					lt_note_without(acq.hold, acq.op.owner, acq.op.without);
 				if (acq.op.nodes != 0)
-					lt_note_nodes(acq.hold, acq.op.owner, acq.op.nodes);
+					lt_note_nodes(acq.hold, &acq.op);
 				if (acq.op.clear)
 					lt_note_clear(acq.hold, &acq.op);
 			}

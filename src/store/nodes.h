@@ -672,7 +672,7 @@ extern void masters_get(int row, MasterStatus *out);
 
 /*
  * Is one of these masters (bits) of this lr_place there?  Asked after noting that they
- * do not have a lock (lt_note_without).
+ * do not have a lock (lt_note_nodes).
  */
 extern bool masters_are_there(uint32 place, uint32 rows);
 

@@ -457,7 +457,7 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 			if (lt_renewed(item, lr_lease_deadline(op->sent_at, item->lease_ms), op->watch_ms))
 				lr_count(STAT_RENEWALS);
 			if ((op->nodes & ~item->nodes) != 0)
-				lt_note_nodes(item->hold, item->owner, op->nodes);
+				lt_note_nodes(item->hold, op);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:

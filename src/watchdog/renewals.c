@@ -226,13 +226,11 @@ renewals_check_connection(Renewals *r)
 static void
 renewals_expire(Renewals *r, int64 now)
 {
-	bool		more;
-
 	if (now < r->next_look)
 		return;
 	(void) lt_collect_due(r->batch.id, now, false,
 						  Max(r->health.next_try, now + EXPIRY_INTERVAL),
-						  NULL, 0, &more);
+						  NULL, 0);
 	if (r->under_way)
 		r->next_look = now + EXPIRY_INTERVAL;
 }
@@ -454,7 +452,6 @@ renewals_step_parted(Renewals *r)
 	StoreId		id = r->batch.id;
 	int64		now = lr_now();
 	bool		any = false;
-	bool		more;
 
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
@@ -481,7 +478,7 @@ renewals_step_parted(Renewals *r)
 	}
 	r->batch.nitems = lt_collect_due(id, now, any, now + (any ? HEALTH_RETRY_MAX : LANE_RETRY),
 									 any ? r->batch.items : NULL,
-									 any ? DUE_BATCH_MAX : 0, &more);
+									 any ? DUE_BATCH_MAX : 0);
 	confirmed_take(&r->batch);
 	lanes_take(r, now);
 	for (int i = 0; i < NODE_MASTERS; i++)
@@ -499,7 +496,6 @@ static void
 renewals_step_store(Renewals *r)
 {
 	int64		now = lr_now();
-	bool		more;
 
 	if (r->under_way)
 		renewals_step_batch(r);
@@ -513,7 +509,7 @@ renewals_step_store(Renewals *r)
 	}
 	r->batch.nitems = lt_collect_due(r->batch.id, now, true,
 									 now + HEALTH_RETRY_MAX, r->batch.items,
-									 DUE_BATCH_MAX, &more);
+									 DUE_BATCH_MAX);
 	confirmed_take(&r->batch);
 	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
 		renewals_start_batch(r);

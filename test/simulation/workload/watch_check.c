@@ -200,22 +200,22 @@ check_choice(StoreId store, int64 now, const DueItem *items, int n)
 }
 
 extern int __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-								 DueItem *items, int max, bool *more);
+								 DueItem *items, int max);
 extern int __real_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-								 DueItem *items, int max, bool *more);
+								 DueItem *items, int max);
 
 /* A batch takes thousands; a schedule in which it takes few shows what then comes. */
 int
 __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-					  DueItem *items, int max, bool *more)
+					  DueItem *items, int max)
 {
 	bool		few = connected && sim_config.batch_max != 0;
 	int			n;
 
 	if (!few)
-		return __real_lt_collect_due(store, now, connected, again, items, max, more);
+		return __real_lt_collect_due(store, now, connected, again, items, max);
 	look(store, now);
-	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max, more);
+	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max);
 	check_choice(store, now, items, n);
 	return n;
 }
