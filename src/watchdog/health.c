@@ -164,7 +164,8 @@ store_is_up(StoreHealth *h)
 	h->state = NODE_UP;
 	h->retry_delay = HEALTH_RETRY_MIN;
 	h->next_try = 0;
-	h->next_probe = lr_now() + probe_interval(h);
+	h->up_at = lr_now();
+	h->next_probe = h->up_at + probe_interval(h);
 	node_set_silent(h->node, false);
 	fallback_answered(h->id, lr_now());
 	if (was_up)

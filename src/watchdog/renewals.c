@@ -116,7 +116,8 @@ static void
 renewals_note_ended(Renewals *r)
 {
 	if (!r->batch.store->connected(r->batch.handle))
-		r->health.next_probe = lr_earlier(r->health.next_probe, lr_now() + HEALTH_RETRY_MIN);
+		r->health.next_probe = lr_earlier(r->health.next_probe,
+										  r->health.up_at + HEALTH_RETRY_MIN);
 }
 
 /*
@@ -207,7 +208,8 @@ renewals_start_batch(Renewals *r)
  * renewals_check_connection --- notice at once that an idle connection has ended
  *
  * That includes connections to other nodes than the handle is aimed at: an ended one
- * would wake us for ever.
+ * would wake us for ever.  A node that ends each connection once it has answered is not
+ * asked without a pause.
  */
 static void
 renewals_check_connection(Renewals *r)
@@ -216,8 +218,8 @@ renewals_check_connection(Renewals *r)
 	bool		was_connected = b->store->connected(b->handle);
 
 	(void) b->store->step(b->handle, STORE_NOWAIT);
-	if (was_connected && !b->store->connected(b->handle))
-		r->health.next_probe = 0;
+	if (was_connected)
+		renewals_note_ended(r);
 }
 
 /*

@@ -124,6 +124,7 @@ typedef struct StoreHealth
 	int64		retry_delay;
 	int64		next_try;		/* no attempt before that, while the store is down */
 	int64		next_probe;
+	int64		up_at;			/* when the store last answered everything */
 	int64		next_facts;
 	uint32		connection_epoch;
 

@@ -124,7 +124,8 @@ typedef struct Discovery
 	int64		lost_at;		/* when that was noted: answers to earlier
 								 * questions cannot name it again */
 	int64		next_round;
-	bool		was_named;		/* the master was named, at the last step */
+	bool		was_named;		/* the master was named at the last step, or by it; if it
+								 * is not any more, the next step notes that */
 	int64		stepped_at;		/* time of the last step */
 	int64		stalled_at;		/* we were stopped until then */
 	bool		blind;			/* nothing was judged since the start, or since
@@ -678,6 +679,7 @@ believe(const Candidate *c, const TopologyMaster *present, int64 now)
 	if (!anybody_in_doubt(now))
 		topology_watch(now);
 	topology_named(epoch, c->asked_at);
+	discovery.was_named = true;
 	log_change(&present->at, &c->at, now);
 }
 
@@ -781,6 +783,7 @@ judge(bool complete, int64 now)
 			topology_named(present.epoch, best->asked_at);
 		else
 			topology_named_again(present.epoch, best->asked_at);
+		discovery.was_named = true;
 	}
 }
 
@@ -922,9 +925,6 @@ redis_discovery_step(void)
 	if (discovery.judged && !topology_is_confirmed() &&
 		(in_doubt || present.at.host[0] == '\0' || !topology_is_named()))
 		explain(&present, now);
-
-	/* If a naming was withdrawn during this step, the next one notes that. */
-	discovery.was_named = discovery.was_named || topology_is_named();
 }
 
 /*

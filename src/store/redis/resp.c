@@ -379,7 +379,7 @@ resp_in_feed(RespIn *in, const char *data, size_t len)
 bool
 resp_in_has_more(const RespIn *in)
 {
-	return in->reader->len > in->reader->pos;
+	return in->unfinished > 0;
 }
 
 /*

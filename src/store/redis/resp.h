@@ -149,7 +149,7 @@ extern bool resp_in_open(RespIn *in);
 extern void resp_in_close(RespIn *in);
 extern bool resp_in_feed(RespIn *in, const char *data, size_t len);
 
-/* Is there received data that has not been parsed yet? */
+/* Is there received data behind the last complete reply, even if some of it was parsed? */
 extern bool resp_in_has_more(const RespIn *in);
 extern RespResult resp_in_parse(RespIn *in);
 

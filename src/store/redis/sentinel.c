@@ -348,6 +348,9 @@ sentinel_connect(RedisSentinel *s)
 /*
  * sentinel_step_question --- go on with that connection, and ask if the last answer is
  * to a question from before "since"
+ *
+ * It must not read behind the flush: a question is answered in a later step.  So the
+ * step that notes a doubt does not name the master again, and failover_step() sees that.
  */
 static void
 sentinel_step_question(RedisSentinel *s, int64 since)
