@@ -93,11 +93,11 @@ redis_url_has_name(const RedisUrl *url)
 	return url->scheme == REDIS_TCP && !url->host_is_numeric && url->host[0] != '\0';
 }
 
-/* Do Sentinels have to be asked for the node? */
+/* Do others have to be asked for the node? */
 static inline bool
 redis_url_is_followed(const RedisUrl *url)
 {
-	return url->nsentinels > 0;
+	return url->service[0] != '\0';
 }
 
 /* Does it name a cluster, whose nodes each have some of the slots? */
