@@ -574,23 +574,15 @@ scout_ended(Scout *s, int64 now)
 static void
 scout_step(Scout *s, int64 now)
 {
-	RedisRead	got;
 	int			nreads = 0;
 
 	if (!scout_connect(s, now))
 		return;
-	do
-	{
-		got = redis_conn_receive(&s->conn, false);
-		while (redis_conn_reply(&s->conn))
-			scout_take(s, now);
-		if (s->conn.state == CONN_CLOSED)
-		{
-			scout_ended(s, now);
-			return;
-		}
-	} while (redis_conn_reads_on(got, &nreads));
-	if (s->answer_until != 0 && now >= s->answer_until)
+	while (redis_conn_next(&s->conn, &nreads))
+		scout_take(s, now);
+	if (s->conn.state == CONN_CLOSED)
+		scout_ended(s, now);
+	else if (s->answer_until != 0 && now >= s->answer_until)
 	{
 		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED,
 						"The node did not answer in time.");

@@ -375,6 +375,22 @@ redis_conn_reply(RedisConn *c)
 	return false;
 }
 
+/*
+ * redis_conn_next --- the next reply; reads if none is complete, REDIS_READS_MAX times in all
+ */
+bool
+redis_conn_next(RedisConn *c, int *nreads)
+{
+	while (!redis_conn_reply(c))
+	{
+		if (c->state == CONN_CLOSED || *nreads == REDIS_READS_MAX)
+			return false;
+		if (!redis_conn_reads_on(redis_conn_receive(c, false), nreads))
+			*nreads = REDIS_READS_MAX;
+	}
+	return true;
+}
+
 /* ----------
  * Handshakes
  * ----------
@@ -457,30 +473,25 @@ conn_ready(RedisConn *c)
 static void
 conn_shake_hands(RedisConn *c)
 {
-	RedisRead	got;
 	int			nreads = 0;
 
 	if (!redis_conn_flush(c))
 		return;
-	do
+	while (c->state == CONN_HANDSHAKE && redis_conn_next(c, &nreads))
 	{
-		got = redis_conn_receive(c, false);
-		while (c->state == CONN_HANDSHAKE && redis_conn_reply(c))
+		c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
+		switch (redis_handshake_take(c))
 		{
-			c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
-			switch (redis_handshake_take(c))
-			{
-				case STEP_UNDER_WAY:
-					break;
-				case STEP_DONE:
-					conn_ready(c);
-					break;
-				case STEP_FAILED:
-					redis_conn_close(c);
-					break;
-			}
+			case STEP_UNDER_WAY:
+				break;
+			case STEP_DONE:
+				conn_ready(c);
+				break;
+			case STEP_FAILED:
+				redis_conn_close(c);
+				break;
 		}
-	} while (c->state == CONN_HANDSHAKE && redis_conn_reads_on(got, &nreads));
+	}
 
 	if (c->state == CONN_HANDSHAKE && lr_now() >= c->connect.until)
 		conn_timed_out(c, "The node accepted the connection but did not answer in time.");

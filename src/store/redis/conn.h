@@ -582,6 +582,12 @@ extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
 extern bool redis_conn_reply(RedisConn *c);
 
 /*
+ * Both, as far as is possible in one step; false: there is no reply now, or the connection
+ * was closed.  *nreads is 0 at first.
+ */
+extern bool redis_conn_next(RedisConn *c, int *nreads);
+
+/*
  * Should this step read once more?  Data left behind makes the next wait end at once: it
  * is in the socket, or redis_conn_has_more() is true.
  */

@@ -679,23 +679,18 @@ static bool
 listener_take_pushes(NodeListener *l)
 {
 	RedisConn  *c = &l->conn;
-	RedisRead	got;
 	int			nreads = 0;
 
-	do
+	while (redis_conn_next(c, &nreads))
 	{
-		got = redis_conn_receive(c, false);
-		while (redis_conn_reply(c))
-		{
-			l->heard_at = lr_now();
-			l->answer_until = 0;
-			if (!listener_take_push(l))
-				redis_conn_fail(c, ERRCODE_STORE_FAILED,
-								"The node's answer makes no sense.");
-		}
-		if (c->state == CONN_CLOSED)
-			return false;
-	} while (redis_conn_reads_on(got, &nreads));
+		l->heard_at = lr_now();
+		l->answer_until = 0;
+		if (!listener_take_push(l))
+			redis_conn_fail(c, ERRCODE_STORE_FAILED,
+							"The node's answer makes no sense.");
+	}
+	if (c->state == CONN_CLOSED)
+		return false;
 
 	if (l->pinged || !dlist_is_empty(&l->unanswered))
 		listener_expect_answer(l);

@@ -288,22 +288,13 @@ static bool
 probe_receive(Probe *p, int64 now)
 {
 	RedisConn  *c = &p->conn;
-	RedisRead	got;
 	int			nreads = 0;
 
-	do
-	{
-		got = redis_conn_receive(c, false);
-		while (c->state == CONN_READY && redis_conn_reply(c))
-			probe_take(p, now);
-		if (c->state == CONN_CLOSED)
-		{
-			if (p->next_try <= now)
-				probe_failed(p, now);
-			return false;
-		}
-	} while (redis_conn_reads_on(got, &nreads));
-	return true;
+	while (redis_conn_next(c, &nreads))
+		probe_take(p, now);
+	if (c->state == CONN_CLOSED && p->next_try <= now)
+		probe_failed(p, now);
+	return c->state == CONN_READY;
 }
 
 /*

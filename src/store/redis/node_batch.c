@@ -447,18 +447,10 @@ owed_read(NodeBatch *b)
 	RedisConn  *c = &b->conn;
 	int			nreads = 0;
 
-	while (owed_is_any(b) && c->state == CONN_READY)
-	{
-		if (!redis_conn_reply(c))
-		{
-			if (c->state != CONN_READY || nreads++ == REDIS_READS_MAX ||
-				redis_conn_receive(c, false) == REDIS_READ_NOTHING)
-				break;
-		}
-		else if (!owed_take(b, c->in.values))
+	while (owed_is_any(b) && redis_conn_next(c, &nreads))
+		if (!owed_take(b, c->in.values))
 			redis_conn_fail(c, ERRCODE_STORE_FAILED,
 							"The node's answer makes no sense.");
-	}
 	return c->state == CONN_READY;
 }
 

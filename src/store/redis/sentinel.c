@@ -307,22 +307,14 @@ sentinel_take_reply(RedisSentinel *s)
 static bool
 sentinel_read(RedisSentinel *s)
 {
-	RedisRead	got;
 	int			nreads = 0;
 
-	do
-	{
-		got = redis_conn_receive(&s->ask, false);
-		while (redis_conn_reply(&s->ask))
-			if (!sentinel_take_reply(s))
-				return false;
-		if (s->ask.state == CONN_CLOSED)
-		{
-			sentinel_is_cut_off(s);
+	while (redis_conn_next(&s->ask, &nreads))
+		if (!sentinel_take_reply(s))
 			return false;
-		}
-	} while (redis_conn_reads_on(got, &nreads));
-	return true;
+	if (s->ask.state == CONN_CLOSED)
+		sentinel_is_cut_off(s);
+	return s->ask.state == CONN_READY;
 }
 
 /*
@@ -454,21 +446,16 @@ static bool
 ear_step(RedisSentinel *s)
 {
 	bool		news = false;
-	RedisRead	got;
 	int			nreads = 0;
 
 	if (!ear_connect(s))
 		return false;
-	do
+	while (redis_conn_next(&s->ear, &nreads))
 	{
-		got = redis_conn_receive(&s->ear, false);
-		while (redis_conn_reply(&s->ear))
-		{
-			s->heard_at = lr_now();
-			s->ear_until = 0;
-			news = news || ear_hears(s);
-		}
-	} while (s->ear.state == CONN_READY && redis_conn_reads_on(got, &nreads));
+		s->heard_at = lr_now();
+		s->ear_until = 0;
+		news = news || ear_hears(s);
+	}
 	if (s->ear.state != CONN_READY)
 		return news;
 
