@@ -26,6 +26,7 @@
 #include "shrink.h"
 #include "states.h"
 #include "site.h"
+#include "strategy.h"
 
 static uint64_t seed;
 
@@ -144,7 +145,7 @@ usage(void)
 	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token|counts|condition|masters|cluster]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
 		  "                [--meeting 'AT IN UNTIL']\n"
-		  "                [--digests] [--states FILE] PRODUCT.so\n",
+		  "                [--no-aims] [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
 	exit(2);
 }
@@ -163,6 +164,7 @@ main(int argc, char **argv)
 		{"reached", no_argument, NULL, 'r'},
 		{"until", required_argument, NULL, 'u'},
 		{"meeting", required_argument, NULL, 'e'},
+		{"no-aims", no_argument, NULL, 'a'},
 		{"digests", no_argument, NULL, 'd'},
 		{"states", required_argument, NULL, 'f'},
 		{NULL, 0, NULL, 0}
@@ -223,6 +225,9 @@ main(int argc, char **argv)
 				break;
 			case 'e':
 				meeting_only = optarg;
+				break;
+			case 'a':
+				strategy_aims = false;
 				break;
 			case 'd':
 				digests = true;

@@ -70,6 +70,8 @@ static uint32_t switch_in[SIM_MAX_PROCS];
 static uint32_t stall_in[SIM_MAX_PROCS];
 static bool drawn[SIM_MAX_PROCS];
 
+bool		strategy_aims = true;
+
 void
 strategy_reset(void)
 {
@@ -174,7 +176,7 @@ is_stopped(Stop *stop)
 		draw_stall(slot);
 	}
 	meeting_look();
-	if (meeting_stops(stop))
+	if (strategy_aims && meeting_stops(stop))
 		return true;
 	stop->which = NULL;
 	if (count_down(&stall_in[slot]))
@@ -184,7 +186,7 @@ is_stopped(Stop *stop)
 		stop->keeps_writes = stop->fault = false;
 		return true;
 	}
-	if (strategy.aim_of == 0 || !is_aimed_at() || !sim_chance(strategy.aim_permille))
+	if (!strategy_aims || strategy.aim_of == 0 || !is_aimed_at() || !sim_chance(strategy.aim_permille))
 		return false;
 	stop->fault = sim_chance(strategy.aim_faults);
 	stop->length = stop->fault && sim_draw(2) != 0 ? 0 : stop_length(strategy.aim_stall);

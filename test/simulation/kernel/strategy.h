@@ -24,6 +24,12 @@ typedef struct Stop
 	void		(*which) (void);	/* this; NULL: the one that the schedule aims */
 } Stop;
 
+/*
+ * Is a process stopped because of the code that it is in?  Otherwise a build of the same code at
+ * other addresses does the same.
+ */
+extern bool strategy_aims;
+
 extern void strategy_reset(void);
 
 /* Draw that of a schedule. */
