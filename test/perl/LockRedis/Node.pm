@@ -55,6 +55,7 @@ use warnings FATAL => 'all';
 use parent -norequire, 'PostgreSQL::Test::Cluster';
 
 use Carp;
+use LockRedis::Query;
 use LockRedis::Session;
 use LockRedis::Wait qw(poll_until);
 use PostgreSQL::Test::Cluster;
@@ -198,8 +199,13 @@ sub warm_up
 sub value
 {
 	my ($self, $sql, %opts) = @_;
+	my $dbname = $opts{dbname} || 'postgres';
+	my $output;
 
-	return $self->safe_psql($opts{dbname} || 'postgres', $sql);
+	# Several statements are one transaction unless psql sends them.
+	$output = LockRedis::Query::output_of($self->host . '/.s.PGSQL.' . $self->port, $dbname, $sql)
+	  unless $sql =~ /;\s*\S/;
+	return $output // $self->safe_psql($dbname, $sql);
 }
 
 # Change settings in postgresql.conf and reload; returns when a new connection
@@ -214,7 +220,7 @@ sub set
 			"$name = " . _quote($settings{$name}));
 	}
 	my $before = $self->value('SELECT pg_conf_load_time()');
-	$self->reload;
+	kill 'HUP', $self->{_pid};
 	poll_until('the new settings',
 		sub { $self->value('SELECT pg_conf_load_time()') ne $before });
 
