@@ -7,8 +7,7 @@ use LockRedis::Test;
 
 my ($node, $redis) = LockRedis::Node->create_with_redis('main');
 my $history = LockRedis::History->new;
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 my $said = sub { return $_[0]->sqlstate || 'ok' };
 my $lock = sub {

@@ -57,8 +57,7 @@ start_servers('3s');
 #
 {
 	my $watchdog = $node->watchdog_pid;
-	my $three = $node->session;
-	my $holder = $node->session;
+	my ($three, $holder) = map { $node->session } 1 .. 2;
 
 	$holder->query("SELECT redis_lock('long')");
 	$one->query("SELECT redis_lock('dark', '6s'), redis_lock('dark too')");

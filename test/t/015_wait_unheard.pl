@@ -199,8 +199,7 @@ start_servers();
 # simulator's: its mutant confirm_ignored.)
 #
 {
-	my $one = $far->session;
-	my $two = $far->session;
+	my ($one, $two) = map { $far->session } 1 .. 2;
 	my $hold = sub {
 		my ($key) = @_;
 		my $rule = $proxy->rule(

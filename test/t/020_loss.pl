@@ -24,8 +24,7 @@ my $other = $node->another(
 	'other',
 	redis => $redis,
 	settings => { 'lockredis.lease' => "${lease_ms}ms" });
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 $_->wait_for_up foreach $node, $other;
 

@@ -14,18 +14,14 @@ use LockRedis::Test;
 # say otherwise no lease ends: what goes away has been given back.
 my $command_s = limit(10);
 my $lease_s = limit(10);
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
+my ($node, $redis) = servers(
+	redis => lock_store,
 	settings => {
 		max_connections => 50,
 		client_connection_check_interval => '100ms',
 		'lockredis.lease' => '1h',
 		'lockredis.command_timeout' => "${command_s}s"
 	});
-
-$node->wait_for_up;
 
 # So many keys need several commands: more than one script takes.
 my $many = 250;
@@ -140,8 +136,7 @@ foreach my $n (1, $many)
 
 # A waiter has the lock at once, and not when the lease ends.
 {
-	my $s = $node->session;
-	my $waiter = $node->session;
+	my ($s, $waiter) = map { $node->session } 1 .. 2;
 
 	hold_locks($s, 1);
 	$waiter->start("SELECT redis_lock('end 1')");

@@ -6,14 +6,13 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $s) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 1,
 	settings => {
 		'lockredis.command_timeout' => limit(60) . 's',
 		'lockredis.lease' => '10min',
 		'lockredis.key_prefix' => 'app:'
 	});
-my $s = $node->session;
 
 $node->log_since_here;
 run($s, "CREATE TABLE t (a int); SELECT redis_lock('warm'); SELECT redis_unlock('warm')");

@@ -12,13 +12,12 @@ use LockRedis::Test;
 # Leases have to outlast what a busy machine does between two statements.
 my $lease_ms = limit(5) * 1000;
 my $short_ms = $lease_ms / 2;
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $one, $two) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 2,
 	settings => {
 		'lockredis.lease' => "${lease_ms}ms",
 		'lockredis.command_timeout' => limit(12) . 's'
 	});
-my ($one, $two) = map { $node->session } 1 .. 2;
 
 $node->warm_up($one, "${lease_ms}ms");
 

@@ -110,9 +110,7 @@ $late_redis->stop;
 # There
 # ----------
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
-	settings => \%timeouts);
+my ($node, $redis) = servers(settings => \%timeouts);
 
 my $about = $redis->info('server');
 my $version =

@@ -16,14 +16,10 @@ use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 use Socket qw(AF_UNIX SOCK_STREAM pack_sockaddr_un);
 
-my $redis = LockRedis::Redis->new(config => { bind => [ '127.0.0.1', '-::1' ] });
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, redis => LockRedis::Redis->new(config => { bind => [ '127.0.0.1', '-::1' ] }));
 my $port = $redis->port;
 my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
-
-$node->wait_for_up;
 
 sub our_clients
 {

@@ -262,8 +262,7 @@ $node->wait_for_up;
 # A right that only the head of a queue lacks: a fencing token is a key too
 # ----------
 
-my $head = $node->session;
-my $next = $node->session;
+my ($head, $next) = map { $node->session } 1 .. 2;
 $_->value("SELECT redis_is_locked('app:warm')") foreach $head, $next;
 forbid();
 $rule = $proxy->rule(on => 'request', match => 'app:queue', action => 'hold');

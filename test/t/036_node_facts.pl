@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $one = $node->session;
+my ($node, $redis, $one) = servers(sessions => 1);
 
 sub set_policy
 {

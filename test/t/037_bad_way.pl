@@ -12,9 +12,7 @@ use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 
 my $cut_off = qr/closed the connection|connection to the node was lost/;
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
 # ----------
 # A bad way to the right node

@@ -14,16 +14,14 @@ my $proxy = LockRedis::Proxy->new($redis);
 
 $redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
 (my $url = $proxy->url) =~ s{redis://}{redis://bob\@};
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $one) = LockRedis::Node->create(
+	'main', sessions => 1,
 	url => $url,
 	settings => {
 		'lockredis.lease' => '2min',
 		'lockredis.connect_timeout' => '20s',
 		'lockredis.command_timeout' => '20s'
 	});
-$node->wait_for_up;
-my $one = $node->session;
 
 # Three commands, each of which is refused; the answer to the first one comes first.
 $one->value(

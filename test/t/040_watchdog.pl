@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.command_timeout' => '2s' });
+my ($node, $redis) = servers(settings => { 'lockredis.command_timeout' => '2s' });
 
 # Servers with a Redis of their own, so that its commands can be counted.
 my $redis2 = LockRedis::Redis->new(name => 'redis2');
@@ -73,8 +72,7 @@ sub databases
 	return is("@failed", '', $name);
 }
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 databases('CREATE and DROP DATABASE');
 $one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",

@@ -13,9 +13,7 @@ use LockRedis::Test;
 my $batch = 5000;                   # BATCH_MAX of renewals.c
 my $many = 6000;
 my $few = 200;
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.max_locks' => 20000 });
-my $one = $node->session;
+my ($node, $redis, $one) = servers(sessions => 1, settings => { 'lockredis.max_locks' => 20000 });
 
 sub take
 {

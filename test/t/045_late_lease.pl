@@ -30,13 +30,11 @@ sub denied
 }
 
 $redis->cmd('ACL', 'SETUSER', 'bob', 'on', 'nopass', '~*', '&*', '+@all');
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $one) = LockRedis::Node->create(
+	'main', sessions => 1,
 	url => 'redis://bob@127.0.0.1:' . $redis->port,
 	settings => { 'lockredis.connect_timeout' => '3s', 'lockredis.command_timeout' => '3s' });
-my $one = $node->session;
 
-$node->wait_for_up;
 my $stop = LockRedis::Debugger->new($one->pid);
 $stop->run_to('lt_note_lease');
 $node->log_since_here;

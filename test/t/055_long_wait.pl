@@ -9,12 +9,8 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
-	settings => {
-		deadlock_timeout => '50ms',
-		log_min_error_statement => 'panic'
-	});
+my ($node, $redis) = servers(
+	settings => { deadlock_timeout => '50ms', log_min_error_statement => 'panic' });
 my @s = map { $node->session } 1 .. 6;
 my $viewer = $node->session;
 

@@ -19,15 +19,14 @@ my $waiters = $ENV{LOCKREDIS_DEADLOCK_WAITERS} || 60;
 my $of_key = $waiters < 100 ? 8 : 100;
 my $look_ms = $ENV{LOCKREDIS_DEADLOCK_WAITERS} ? 1000 : 100;
 my $scripts = 0;
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis, $viewer) = servers(
+	sessions => 1,
 	settings => {
 		deadlock_timeout => '1h',
 		max_connections => $waiters + $of_key + 40,
 		log_min_error_statement => 'panic',
 		log_line_prefix => '[%p] '
 	});
-my $viewer = $node->session;
 
 $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
@@ -101,8 +100,7 @@ sub is_victim
 my %seen;
 foreach my $n (15, $waiters)
 {
-	my $updater = $node->session;
-	my $holder = $node->session;
+	my ($updater, $holder) = map { $node->session } 1 .. 2;
 
 	$updater->query('BEGIN; UPDATE t SET n = 0 WHERE id = 1');
 	my $rows = crowd($n, 'UPDATE t SET n = 0 WHERE id = 1;', '');
@@ -300,8 +298,7 @@ foreach my $how ('stops', 'leaves')
 #   writer has t;  share waits for t;  holder has k, waits for t;  writer waits for k
 {
 	my $writer = searcher('100ms');
-	my $share = $node->session;
-	my $holder = $node->session;
+	my ($share, $holder) = map { $node->session } 1 .. 2;
 
 	$writer->query('BEGIN; UPDATE t SET n = 0 WHERE id = 4');
 	$holder->query("BEGIN; SELECT redis_xact_lock('soft')");

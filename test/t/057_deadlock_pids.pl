@@ -17,14 +17,13 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis, $viewer) = servers(
+	sessions => 1,
 	settings => {
 		deadlock_timeout => '1h',
 		autovacuum => 'off',
 		log_min_error_statement => 'panic'
 	});
-my $viewer = $node->session;
 
 $viewer->query('CREATE TABLE t (id int, n int); INSERT INTO t VALUES (1, 0)');
 
@@ -32,8 +31,7 @@ $viewer->query('CREATE TABLE t (id int, n int); INSERT INTO t VALUES (1, 0)');
 # is on either side of the session, so that one of them is looked at first.
 my $before = $node->session;
 my $second = $node->session(settings => { deadlock_timeout => '100ms' });
-my $after = $node->session;
-my $holder = $node->session;
+my ($after, $holder) = map { $node->session } 1 .. 2;
 
 $holder->query("BEGIN; SELECT redis_xact_lock('k')");
 $second->query('BEGIN; UPDATE t SET n = 0 WHERE id = 1');

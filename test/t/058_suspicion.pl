@@ -13,9 +13,8 @@ use POSIX ();
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { deadlock_timeout => '100ms' });
-my ($holder, $waiter) = map { $node->session } 1 .. 2;
+my ($node, $redis, $holder, $waiter) = servers(
+	sessions => 2, settings => { deadlock_timeout => '100ms' });
 
 $holder->query_is("SELECT redis_lock('k')", '', 'a lock');
 $node->queue_up('k', $waiter => "SELECT redis_lock('k')");

@@ -8,10 +8,8 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.command_timeout' => '60s' });
-my ($one, $two, $three) = map { $node->session } 1 .. 3;
-my $viewer = $node->session;
+my ($node, $redis, $one, $two, $three, $viewer) = servers(
+	sessions => 4, settings => { 'lockredis.command_timeout' => '60s' });
 
 $viewer->query('CREATE ROLE nobody_of_us LOGIN; GRANT pg_read_all_stats TO nobody_of_us');
 

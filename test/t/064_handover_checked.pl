@@ -28,9 +28,8 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '1h' });
-my ($one, $two, $three) = map { $node->session } 1 .. 3;
+my ($node, $redis, $one, $two, $three) = servers(
+	sessions => 3, settings => { 'lockredis.lease' => '1h' });
 my $tries = 5;
 
 sub renewals

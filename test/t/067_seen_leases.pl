@@ -14,8 +14,7 @@ use LockRedis::Test;
 
 my ($node, $redis, $proxy, $table) =
   LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '3s' });
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 my %question = (
 	is_locked => 'redis_is_locked',

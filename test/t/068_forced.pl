@@ -15,11 +15,8 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis,
-	settings => { 'lockredis.lease' => '1h' });
+my ($node, $redis) = servers(redis => lock_store, settings => { 'lockredis.lease' => '1h' });
 
-$node->wait_for_up;
 $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 my $force = $node->session;
 my @sessions = map { $node->session } 1 .. 3;

@@ -69,8 +69,7 @@ my $asked = $java->call('a.1', 'isLocked', 'clock')->ns;
 ok($before <= $asked && $asked <= now_ns(),
 	'System.nanoTime() is the clock of this test');
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 #
 # What each sees of the other's lock, and that it cannot unlock it.

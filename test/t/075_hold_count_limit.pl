@@ -10,8 +10,7 @@ use LockRedis::Test qw(:DEFAULT run);
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $s = $node->session;
+my ($node, $redis, $s) = servers(sessions => 1);
 
 run($s, "SELECT redis_lock('k')");
 

@@ -14,9 +14,8 @@ use LockRedis::Test;
 # Of each kind; as many as one release takes.
 my $n = 40;
 my @kinds = qw(lock fair_lock read_lock write_lock);
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '60s', 'lockredis.command_timeout' => '60s' });
-my $one = $node->session;
+my ($node, $redis, $one) = servers(
+	sessions => 1, settings => { 'lockredis.lease' => '60s', 'lockredis.command_timeout' => '60s' });
 
 # Locks of all kinds by turns.
 sub take

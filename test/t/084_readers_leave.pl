@@ -9,8 +9,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '600s' });
+my ($node, $redis) = servers(settings => { 'lockredis.lease' => '600s' });
 my @sessions = map { $node->connected_session } 1 .. 20;
 my $one = $sessions[0];
 

@@ -11,9 +11,8 @@ use LockRedis::Test qw(:DEFAULT run);
 LockRedis::Debugger->need;
 
 my ($locks, $batch) = (640, 10);
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
-my $one = $node->session;
+my ($node, $redis, $one) = servers(
+	sessions => 1, settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
 
 run($one, "SELECT count(redis_lock('n' || i)) FROM generate_series(1, $locks) i");
 

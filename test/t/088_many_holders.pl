@@ -11,9 +11,8 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '1h' });
-my ($one, $force) = map { $node->session } 1 .. 2;
+my ($node, $redis, $one, $force) = servers(
+	sessions => 2, settings => { 'lockredis.lease' => '1h' });
 
 # So many of other servers have it, as a client elsewhere would write that.
 my %others = (

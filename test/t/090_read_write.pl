@@ -7,11 +7,7 @@
 
 use LockRedis::Test;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $one = $node->session;
-my $two = $node->session;
-my $three = $node->session;
+my ($node, $redis, $one, $two, $three) = servers(sessions => 3, redis => lock_store);
 
 sub owner
 {

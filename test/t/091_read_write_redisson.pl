@@ -10,23 +10,16 @@ use LockRedis::Test;
 
 LockRedis::Redisson->need;
 
-my $redis = LockRedis::Redis->new;
 my $java = LockRedis::Redisson->new;
 
 # The lease of both sides: far more than a machine stands still for, and than $soon, in
 # which whoever is woken has the lock.  Who missed it would look after a lease only.
 my $lease_s = 150;
 my $soon = limit(60);
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => "${lease_s}s" });
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, settings => { 'lockredis.lease' => "${lease_s}s" });
 
 $java->connect('a', $redis, watchdog => $lease_s * 1000);
-$node->wait_for_up;
-
-my $one = $node->session;
-my $two = $node->session;
 
 #
 # Together; each writer waits for the readers of the other side, and is woken.

@@ -12,10 +12,8 @@ my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
 my $near = LockRedis::Node->create('near', url => $proxy->url, redis => $redis);
 my $far = LockRedis::Node->create('far', redis => $redis);
-my $reader = $near->session;
-my $one = $near->session;
-my $writer = $far->session;
-my $two = $far->session;
+my ($reader, $one) = map { $near->session } 1 .. 2;
+my ($writer, $two) = map { $far->session } 1 .. 2;
 my $soon = limit(20);
 
 $_->wait_for_up foreach $near, $far;

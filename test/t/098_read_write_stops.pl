@@ -17,8 +17,7 @@ my $redis = LockRedis::Redis->new;
 my %settings = ('lockredis.wait_lease' => '1h', 'lockredis.lease' => '30min');
 my $near = LockRedis::Node->create('near', redis => $redis, settings => \%settings);
 my $far = LockRedis::Node->create('far', redis => $redis, settings => \%settings);
-my $stopped = $near->session;
-my $next = $near->session;
+my ($stopped, $next) = map { $near->session } 1 .. 2;
 my $other = $far->session;
 
 $_->wait_for_up foreach $near, $far;

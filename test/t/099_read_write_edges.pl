@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my ($one, $two) = map { $node->session } 1 .. 2;
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
 sub owner
 {

@@ -8,8 +8,8 @@
 use LockRedis::Test qw(:DEFAULT run);
 use PostgreSQL::Test::Cluster;
 
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $one, $two, $three) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 3,
 	settings => {
 		wal_level => 'replica',
 		max_wal_senders => 4,
@@ -17,9 +17,6 @@ my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
 		'lockredis.lease' => limit(6) . 's',
 		'lockredis.command_timeout' => limit(20) . 's'
 	});
-my $one = $node->session;
-my $two = $node->session;
-my $three = $node->session;
 
 run($one,
 	q{CREATE TABLE counter (n int);

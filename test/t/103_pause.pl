@@ -10,11 +10,9 @@
 use LockRedis::Test qw(:DEFAULT run);
 
 my $lease_ms = limit(0.5) * 1000;
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => "${lease_ms}ms" });
+my ($node, $redis) = servers(settings => { 'lockredis.lease' => "${lease_ms}ms" });
 my $other_node = LockRedis::Node->create('other', redis => $redis);
-my $paused = $node->session;
-my $next = $node->session;
+my ($paused, $next) = map { $node->session } 1 .. 2;
 my $other = $other_node->session;
 
 $_->wait_for_up foreach $node, $other_node;

@@ -14,15 +14,14 @@ use IO::Socket::INET;
 use LockRedis::Test qw(:DEFAULT run);
 
 my $long = limit(60);
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $one, $two) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 2,
 	settings => {
 		'lockredis.connect_timeout' => "${long}s",
 		'lockredis.command_timeout' => "${long}s",
 		'lockredis.lease' => '10min',
 		'lockredis.release_wait' => 'sent'
 	});
-my ($one, $two) = map { $node->session } 1 .. 2;
 my $watchdog = $node->watchdog_pid;
 
 run($one, 'CREATE TABLE t (a int)');

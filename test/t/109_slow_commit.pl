@@ -16,14 +16,9 @@ my %settings = (
 	'lockredis.connect_timeout' => "${long}s",
 	'lockredis.command_timeout' => "${long}s",
 	'lockredis.lease' => '10min');
-my $node = LockRedis::Node->create(
-	'main',
-	url => $proxy->url,
-	settings => \%settings);
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $one, $two) = LockRedis::Node->create(
+	'main', sessions => 2, url => $proxy->url, settings => \%settings);
 
-$node->wait_for_up;
 run($one,
 	q{CREATE TABLE t (a int); INSERT INTO t VALUES (1);
 	  BEGIN; SELECT redis_xact_lock('warm'); COMMIT});

@@ -12,10 +12,8 @@ use LockRedis::Test;
 
 # A holder is paused for longer than this.
 my $lease = limit(4);
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
+my ($node, $redis) = servers(redis => lock_store);
 
-$node->wait_for_up;
 $node->safe_psql('postgres', 'CREATE TABLE account (v bigint NOT NULL)');
 
 my $counters = qr/^redisson_lock_token:/;

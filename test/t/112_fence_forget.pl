@@ -18,11 +18,8 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
-
-my $one = $node->session;
-my $two = $node->session;
 my $key = 0;
 
 # As committed.

@@ -14,8 +14,7 @@ use IPC::Run;
 use LockRedis::Test;
 use PostgreSQL::Test::Utils;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { log_line_prefix => '%e ' });
+my ($node, $redis) = servers(settings => { log_line_prefix => '%e ' });
 
 $node->safe_psql('postgres', <<'SQL');
 CREATE TABLE done (what text);

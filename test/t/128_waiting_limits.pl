@@ -13,11 +13,8 @@ use LockRedis::Test;
 
 LockRedis::Pooler->need;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my ($one, $two, $three) = map { $node->session } 1 .. 3;
+my ($node, $redis, $one, $two, $three) = servers(sessions => 3, redis => lock_store);
 
-$node->wait_for_up;
 is($node->value('SHOW client_connection_check_interval'), '0', 'what PostgreSQL does by default');
 
 # ----------

@@ -13,13 +13,8 @@ use PostgreSQL::Test::Utils;
 
 LockRedis::Pooler->need;
 
-my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { client_connection_check_interval => '100ms' });
+my ($node, $redis) = servers(settings => { client_connection_check_interval => '100ms' });
 
-$node->wait_for_up;
 $node->safe_psql('postgres',
 	'CREATE TABLE account (v bigint NOT NULL); INSERT INTO account VALUES (0)');
 

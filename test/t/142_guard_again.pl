@@ -7,16 +7,14 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $one, $two) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 2,
 	settings => {
 		max_prepared_transactions => 1,
 		'lockredis.lease' => '10min',
 		'lockredis.connect_timeout' => '1min',
 		'lockredis.command_timeout' => '1min'
 	});
-my $one = $node->session;
-my $two = $node->session;
 
 run($one, 'CREATE TABLE t (a int)');
 run($two, "SELECT redis_is_locked('connected')");

@@ -7,8 +7,7 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis) = servers(
 	settings => {
 		wal_level => 'replica',
 		max_wal_senders => 1,

@@ -7,14 +7,13 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis, $two) = servers(
+	sessions => 1,
 	settings => {
 		'lockredis.lease' => '10min',
 		'lockredis.connect_timeout' => limit(3) . 's',
 		'lockredis.command_timeout' => limit(3) . 's'
 	});
-my $two = $node->session;
 
 sub temporary_tables
 {

@@ -9,17 +9,9 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => {
-		'lockredis.lease' => '10min'
-	});
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, redis => lock_store, settings => { 'lockredis.lease' => '10min' });
 
-$node->wait_for_up;
 run($one, 'CREATE TABLE t (a int)');
 
 my $again = qr/HINT:  (?!.*redis_unlock).*[Ss]tart the transaction again/;

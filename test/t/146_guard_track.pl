@@ -8,10 +8,8 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '10min' });
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, settings => { 'lockredis.lease' => '10min' });
 
 run($one, 'CREATE TABLE t (a int)');
 

@@ -11,9 +11,8 @@ use LockRedis::Test qw(:DEFAULT run);
 LockRedis::Debugger->need;
 
 my ($locks, $commits) = (20, 40);
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main', settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
-my $one = $node->session;
+my ($node, $redis, $one) = servers(
+	sessions => 1, settings => { 'lockredis.lease' => '600s', 'lockredis.command_timeout' => '60s' });
 my $commit_often = "DO \$\$ BEGIN FOR i IN 1..$commits LOOP PERFORM pg_current_xact_id(); COMMIT; "
   . 'END LOOP; END $$';
 

@@ -11,8 +11,8 @@ use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
 # So that there could be a standby, which is waited for below.
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $one, $two) = LockRedis::Node->create(
+	'main', sessions => 2,
 	redis => $table,
 	settings => {
 		wal_level => 'replica',
@@ -20,10 +20,6 @@ my $node = LockRedis::Node->create(
 		'lockredis.connect_timeout' => '1s',
 		'lockredis.command_timeout' => '60s'
 	});
-$node->wait_for_up;
-
-my $one = $node->session;
-my $two = $node->session;
 
 sub row
 {

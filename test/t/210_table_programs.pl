@@ -10,10 +10,8 @@ use LockRedis::Test qw(:DEFAULT counting_script);
 use PostgreSQL::Test::Utils;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create('main', redis => $table);
-my $one = $node->session;
+my ($node, $one) = LockRedis::Node->create('main', sessions => 1, redis => $table);
 
-$node->wait_for_up;
 $node->safe_psql(
 	'postgres', q{
 	CREATE TABLE counter (k int PRIMARY KEY, v int NOT NULL);

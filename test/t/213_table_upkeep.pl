@@ -17,8 +17,8 @@ use PostgreSQL::Test::Utils;
 my $pairs = $ENV{LOCKREDIS_TEST_PAIRS} || 25_000;
 my $clients = 16;
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $viewer) = LockRedis::Node->create(
+	'main', sessions => 1,
 	redis => $table,
 	settings => {
 		wal_level => 'replica',
@@ -27,9 +27,6 @@ my $node = LockRedis::Node->create(
 		'lockredis.lease' => '10min',
 		'lockredis.command_timeout' => '60s'
 	});
-my $viewer = $node->session;
-
-$node->wait_for_up;
 
 # Transaction numbers handed out so far; sessions that only lock need none.
 sub transactions

@@ -54,9 +54,7 @@ sub record
 # It waits for who has recorded a token, and must not have the rows of locks
 # locked by then: the table worker could not renew.
 $sub->value(q{CREATE EXTENSION lockredis VERSION '1.0'});
-my $here = $sub->session;
-my $recorder = $sub->session;
-my $admin = $sub->session;
+my ($here, $recorder, $admin) = map { $sub->session } 1 .. 3;
 $recorder->query("BEGIN; SELECT redis_fenced_xact_lock('recorded')");
 $admin->start('ALTER EXTENSION lockredis UPDATE');
 poll_until(

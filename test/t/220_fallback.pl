@@ -68,10 +68,7 @@ $node->set('lockredis.fallback_after' => "${after}s");
 # The first outage: Redis is killed, and comes back empty.
 #
 
-my $one = $node->session;
-my $two = $node->session;
-my $three = $node->session;
-my $new = $node->session;
+my ($one, $two, $three, $new) = map { $node->session } 1 .. 4;
 
 $one->query_is("SELECT redis_lock('renewed'), redis_lock('renewed')", '|', 'twice');
 $one->query_is("SELECT redis_lock('given', '5 minutes')", '', 'with a given lease');

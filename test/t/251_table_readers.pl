@@ -8,11 +8,8 @@
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create('main', redis => $table,
-	settings => { 'lockredis.lease' => '10min' });
-my ($one, $two, $three) = map { $node->session } 1 .. 3;
-
-$node->wait_for_up;
+my ($node, $one, $two, $three) = LockRedis::Node->create(
+	'main', sessions => 3, redis => $table, settings => { 'lockredis.lease' => '10min' });
 
 sub shares
 {

@@ -9,8 +9,8 @@
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $one, $two, $three, $admin) = LockRedis::Node->create(
+	'main', sessions => 4,
 	redis => $table,
 	settings => {
 		'lockredis.connect_timeout' => '500ms',
@@ -18,10 +18,8 @@ my $node = LockRedis::Node->create(
 		log_lock_waits => 'on',
 		deadlock_timeout => '20ms'
 	});
-my ($one, $two, $three, $admin) = map { $node->session } 1 .. 4;
 my $worker = $node->table_worker_pid;
 
-$node->wait_for_up;
 $node->safe_psql('postgres', 'CREATE TABLE ran (n int)');
 
 sub patient { $node->set('lockredis.command_timeout' => '60s'); return }

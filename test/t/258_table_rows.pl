@@ -9,12 +9,8 @@
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create('main', redis => $table);
-my $one = $node->session;
-my $two = $node->session;
-my $admin = $node->session;
+my ($node, $one, $two, $admin) = LockRedis::Node->create('main', sessions => 3, redis => $table);
 
-$node->wait_for_up;
 my $worker = $node->table_worker_pid;
 $one->query("SELECT redis_lock('k')");
 my $instance = $one->value("SELECT split_part(redis_lock_owner('k'), ':', 1)");

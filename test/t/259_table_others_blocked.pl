@@ -12,16 +12,13 @@ use LockRedis::Test;
 LockRedis::Debugger->need;
 
 my $table = LockRedis::Table->new;
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $one, $two, $force, $admin) = LockRedis::Node->create(
+	'main', sessions => 4,
 	redis => $table,
 	settings => {
 		'lockredis.connect_timeout' => '500ms',
 		'lockredis.command_timeout' => '1s'
 	});
-my ($one, $two, $force, $admin) = map { $node->session } 1 .. 4;
-
-$node->wait_for_up;
 
 # What the worker says; asked once more if it did not come to say so in time.
 sub answer_to

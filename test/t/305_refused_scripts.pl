@@ -7,11 +7,8 @@
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-
 # No lease ends while it refuses.
-my $node = LockRedis::Node->create('main', redis => $redis,
-	settings => { 'lockredis.lease' => '10min' });
+my ($node, $redis) = servers(settings => { 'lockredis.lease' => '10min' });
 my %kinds = (
 	reentrant => [ 'redis_lock', 'redis_unlock' ],
 	fair => [ 'redis_fair_lock', 'redis_unlock' ],
@@ -19,7 +16,6 @@ my %kinds = (
 	write => [ 'redis_write_lock', 'redis_write_unlock' ],
 	permit => [ 'redis_permit_lock', 'redis_permit_unlock' ]);
 
-$node->wait_for_up;
 foreach my $kind (sort keys %kinds)
 {
 	my ($lock, $unlock) = @{ $kinds{$kind} };

@@ -21,8 +21,7 @@ use Process qw(sockets private_kb);
 local $ENV{MALLOC_TRIM_THRESHOLD_} = 1;
 local $ENV{MALLOC_TOP_PAD_} = 0;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $session = $node->session;
+my ($node, $redis, $session) = servers(sessions => 1);
 
 # A session that waits keeps a subscription, which has to be made anew too.
 my $waiter = $node->session;

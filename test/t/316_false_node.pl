@@ -13,9 +13,7 @@ use LockRedis::FakeNode;
 use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
 # ----------
 # What is not Redis, or out of its mind

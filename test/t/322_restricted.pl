@@ -11,9 +11,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
-	settings => { autovacuum => 'off', autovacuum_naptime => '1s' });
+my ($node, $redis) = servers(settings => { autovacuum => 'off', autovacuum_naptime => '1s' });
 
 $node->safe_psql(
 	'postgres', q{

@@ -12,9 +12,7 @@ use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
 use PostgreSQL::Test::Utils qw(slurp_file);
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
-	settings => { 'lockredis.max_locks' => 30, max_connections => 60 });
+my ($node, $redis) = servers(settings => { 'lockredis.max_locks' => 30, max_connections => 60 });
 
 $node->safe_psql(
 	'postgres', q{

@@ -5,15 +5,11 @@
 
 use LockRedis::Test;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my $s = $node->session;
+my ($node, $redis, $s) = servers(sessions => 1, redis => lock_store);
 my $prefixed = $node->session(settings => { 'lockredis.key_prefix' => 'app:' });
 my $tagged = $node->session(settings => { 'lockredis.key_prefix' => '{app}:' });
 my $ours = $node->session(settings => { 'lockredis.key_prefix' => 'lockredis_' });
 my $half = $node->session(settings => { 'lockredis.key_prefix' => 'redisson' });
-
-$node->wait_for_up;
 
 # All functions with a key, from the catalog: one that is added is called, too.  Other
 # arguments: those that it has a default for are left out.

@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis) = servers(
 	settings => {
 		'jit' => 'on',
 		'jit_above_cost' => 0,

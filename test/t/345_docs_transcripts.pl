@@ -22,8 +22,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use constant END_OF_ANSWER => '== end of answer ==';
 
 my $docs = dirname(abs_path(__FILE__)) . '/../../docs';
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis) = servers(
 	settings => {
 		'lockredis.lease' => '18s',    # a deletion is noticed a third of it later
 		wal_level => 'replica',

@@ -7,8 +7,7 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $s = $node->session;
+my ($node, $redis, $s) = servers(sessions => 1);
 
 $node->safe_psql(
 	'postgres', q{

@@ -17,8 +17,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use constant COMMENT_MAX => 300;
 
 my $top = File::Spec->rel2abs(dirname($0)) . '/../..';
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $one = $node->session;
+my ($node, $redis, $one) = servers(sessions => 1);
 
 # ----------
 # What there is

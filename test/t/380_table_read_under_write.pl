@@ -6,11 +6,8 @@
 
 use LockRedis::Test;
 
-my $node = LockRedis::Node->create('main', redis => LockRedis::Table->new,
-	settings => { 'lockredis.lease' => '10min' });
-my ($one, $two) = map { $node->session } 1 .. 2;
-
-$node->wait_for_up;
+my ($node, $one, $two) = LockRedis::Node->create(
+	'main', sessions => 2, redis => LockRedis::Table->new, settings => { 'lockredis.lease' => '10min' });
 
 my $watchdog = $node->watchdog_pid;
 

@@ -16,10 +16,9 @@ LockRedis::Debugger->need;
 
 my $ha = LockRedis::Sentinels->new;
 # However long a failover takes on a busy machine, no lease ends in it.
-my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '5min' });
-my ($one, $two) = map { $node->session } 1 .. 2;
+my ($node, $one, $two) = LockRedis::Node->create(
+	'main', sessions => 2, redis => $ha, settings => { 'lockredis.lease' => '5min' });
 
-$node->wait_for_up;
 $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm')
   foreach $one, $two;
 

@@ -16,9 +16,7 @@ my $ha = LockRedis::Sentinels->new;
 # However long a failover takes on a busy machine, no lease ends in it.
 my $lease_ms = 150_000;
 my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => "${lease_ms}ms" });
-my $holder = $node->session;
-my $waiter = $node->session;
-my $asker = $node->session;
+my ($holder, $waiter, $asker) = map { $node->session } 1 .. 3;
 my @sessions = ($holder, $waiter, $asker);
 
 $node->wait_for_up;

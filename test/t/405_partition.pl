@@ -15,13 +15,10 @@ use LockRedis::Topic::Failover;
 my $net = LockRedis::Netns->new;
 my $ha = LockRedis::Sentinels->new(net => $net);
 # However long a failover takes on a busy machine, no lease ends in it.
-my $node = LockRedis::Node->create('main', redis => $ha,
-	settings => { 'lockredis.lease' => '5min' });
-my $holder = $node->session;
-my $asker = $node->session;
+my ($node, $holder, $asker) = LockRedis::Node->create(
+	'main', sessions => 2, redis => $ha, settings => { 'lockredis.lease' => '5min' });
 my $here = $net->here;
 
-$node->wait_for_up;
 $holder->query_is("SELECT redis_lock('kept')", '', 'a lock for the whole test');
 
 sub works

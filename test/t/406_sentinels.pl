@@ -20,8 +20,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.password_file' => secret_file('nodes', 'nodes-secret'),
 		'lockredis.sentinel_password_file' => secret_file('sentinels', 'sentinels-secret')
 	});
-my $s = $node->session;
-my $holder = $node->session;
+my ($s, $holder) = map { $node->session } 1 .. 2;
 
 # Says so, with words of the cause in the message or in the view.
 sub refused

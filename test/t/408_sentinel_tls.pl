@@ -22,8 +22,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.password_file' => secret_file('password', 'secret'),
 		'lockredis.tls_ca_file' => $ca->file
 	});
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 like($ha->url, qr/^rediss-sentinel:/, 'encrypted');
 $node->wait_for_up;

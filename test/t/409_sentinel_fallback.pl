@@ -11,8 +11,8 @@ use LockRedis::Test;
 use LockRedis::Topic::Failover;
 
 my $ha = LockRedis::Sentinels->new;
-my $node = LockRedis::Node->create(
-	'main',
+my ($node, $holder, $s) = LockRedis::Node->create(
+	'main', sessions => 2,
 	redis => $ha,
 	settings => {
 		'lockredis.mode' => 'fallback',
@@ -20,10 +20,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.lease' => '3min',
 		'lockredis.fallback_after' => '100s'
 	});
-my $holder = $node->session;
-my $s = $node->session;
 
-$node->wait_for_up;
 $node->wait_for_store('master');
 $holder->query_is("SELECT redis_lock('kept')", '', 'a lock');
 replicated($ha);

@@ -10,14 +10,9 @@ use LockRedis::Ca;
 use LockRedis::Test qw(:DEFAULT run);
 
 my $idle_ms = 600;
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
-	settings => {
-		'lockredis.idle_timeout' => "${idle_ms}ms",
-		'lockredis.lease' => '9s'
-	});
-my $one = $node->session;
-my $two = $node->session;
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2,
+	settings => { 'lockredis.idle_timeout' => "${idle_ms}ms", 'lockredis.lease' => '9s' });
 
 sub is_connected
 {

@@ -22,15 +22,14 @@ use LockRedis::Test qw(:DEFAULT run);
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis(
-	'main',
+my ($node, $redis, $one) = servers(
+	sessions => 1,
 	settings => {
 		'lockredis.idle_timeout' => '10min',
 		'lockredis.connect_timeout' => '1min',
 		'lockredis.command_timeout' => '1min',
 		'lockredis.lease' => '10min'
 	});
-my $one = $node->session;
 
 run($one, "SELECT redis_lock('warm'), redis_lock('warm'), redis_unlock_all()");
 

@@ -17,8 +17,7 @@ my $node = LockRedis::Node->create(
 	'main',
 	url => $redis->tls_url,
 	settings => { 'lockredis.tls_ca_file' => $ca->file });
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 # ----------
 # The shortest way

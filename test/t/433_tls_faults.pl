@@ -33,8 +33,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.connect_timeout' => '60s',
 		'lockredis.command_timeout' => '60s'
 	});
-my $holder = $node->session;
-my $one = $node->session;
+my ($holder, $one) = map { $node->session } 1 .. 2;
 my $try = "SELECT redis_try_lock('k'), redis_unlock('k')";
 
 # ----------

@@ -24,8 +24,7 @@ my $node = LockRedis::Node->create(
 		'lockredis.fallback_after' => '19s'
 	});
 $table->use_node($node);
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 $node->wait_for_up;
 

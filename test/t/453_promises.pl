@@ -17,12 +17,10 @@ LockRedis::Debugger->need;
 
 my $ha = LockRedis::Sentinels->new;
 # However long a failover takes on a busy machine, no lease ends in it.
-my $node = LockRedis::Node->create('main', redis => $ha, settings => { 'lockredis.lease' => '5min' });
-my $one = $node->session;
-my $many = $node->session;
+my ($node, $one, $many) = LockRedis::Node->create(
+	'main', sessions => 2, redis => $ha, settings => { 'lockredis.lease' => '5min' });
 my @keys = ('taken again', 'extended', 'committed');
 
-$node->wait_for_up;
 run($one, 'CREATE TABLE t (i int)');
 run($one, "SELECT redis_lock('$_', '5 min')") foreach @keys;
 run($many, "SELECT count(redis_lock('other ' || n)) FROM generate_series(1, 5001) n");

@@ -7,11 +7,8 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main',
-	settings => { 'lockredis.max_locks' => 100 });
-my $one = $node->session;
-my $two = $node->session;
-my $three = $node->session;
+my ($node, $redis, $one, $two, $three) = servers(
+	sessions => 3, settings => { 'lockredis.max_locks' => 100 });
 
 sub list
 {

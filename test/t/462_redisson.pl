@@ -11,7 +11,6 @@ use LockRedis::Test;
 
 LockRedis::Redisson->need;
 
-my $redis = LockRedis::Redis->new;
 my $java = LockRedis::Redisson->new;
 
 # The lease of both sides: far more than a machine stands still for, and than $soon, in
@@ -19,16 +18,10 @@ my $java = LockRedis::Redisson->new;
 my $lease_s = 150;
 my $lease_ms = $lease_s * 1000;
 my $soon = limit(60);
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { 'lockredis.lease' => "${lease_s}s" });
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, settings => { 'lockredis.lease' => "${lease_s}s" });
 
 $java->connect('a', $redis);
-$node->wait_for_up;
-
-my $one = $node->session;
-my $two = $node->session;
 
 sub available { return $node->value("SELECT redis_permit_available('$_[0]')"); }
 

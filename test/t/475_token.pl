@@ -7,9 +7,7 @@
 use Digest::SHA qw(sha256_hex);
 use LockRedis::Test;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my ($one, $two, $three) = map { $node->session } 1 .. 3;
+my ($node, $redis, $one, $two, $three) = servers(sessions => 3, redis => lock_store);
 
 # ----------
 # What is there, and what is answered

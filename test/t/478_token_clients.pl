@@ -11,8 +11,7 @@ use LockRedis::TokenClient;
 
 LockRedis::TokenClient->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my ($one, $two) = map { $node->session } 1 .. 2;
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
 foreach my $library ('redis-py', 'redsync', 'node-redlock')
 {

@@ -9,9 +9,7 @@
 
 use LockRedis::Test;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create('main', redis => $redis);
-my ($one, $two) = map { $node->session } 1 .. 2;
+my ($node, $redis, $one, $two) = servers(sessions => 2, redis => lock_store);
 
 # What takes one of them, so many are free while nobody has any, and what gives one back
 my %kinds = (

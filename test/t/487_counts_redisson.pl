@@ -9,8 +9,7 @@ use LockRedis::Test;
 
 LockRedis::Redisson->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my ($one, $two) = map { $node->session } 1 .. 2;
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 my $java = LockRedis::Redisson->new;
 my $soon = limit(60);
 my $patience = 600_000;

@@ -13,14 +13,10 @@ use PostgreSQL::Test::Utils;
 
 LockRedis::Debugger->need;
 
-my $redis = lock_store;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, redis => lock_store,
 	settings => { log_lock_waits => 'on', deadlock_timeout => '10ms' });
-my ($one, $two) = map { $node->session } 1 .. 2;
 
-$node->wait_for_up;
 $one->query(<<'SQL');
 SELECT redis_semaphore_init('s', 5);
 CREATE TABLE taken (i int UNIQUE DEFERRABLE INITIALLY DEFERRED);

@@ -16,20 +16,17 @@ use LockRedis::Test;
 
 LockRedis::Debugger->need;
 
-my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
-	'main',
+my ($node, $redis, $proxy, $admin) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 1,
 	settings => {
 		'lockredis.lease' => '1h',
 		'lockredis.connect_timeout' => '60s',
 		'lockredis.command_timeout' => limit(60) . 's'
 	});
-my $admin = $node->session;
 my @kinds = qw(lock read_lock);
 my %calls = (
 	redis_unlock_all => 'redis_unlock_all()',
 	redis_multi_unlock => "redis_multi_unlock(ARRAY['lost', 'hangs'])");
-
-$node->wait_for_up;
 
 # The session has these keys; one is lost, the release of another one hangs.
 sub prepare

@@ -16,8 +16,7 @@ $cluster->wait_until_used($node);
 is($node->value('SELECT count(*) FROM redis_lock_status'), 3, 'a row for each node');
 
 # A lock on each
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 my @keys = map { $cluster->key_on($_, 'k') } @masters;
 
 foreach my $n (0 .. 2)

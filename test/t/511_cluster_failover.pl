@@ -14,8 +14,7 @@ my $node = LockRedis::Node->create('main', redis => $cluster,
 
 $cluster->wait_until_used($node);
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 # A lock of each shard
 sub take_everywhere

@@ -14,8 +14,7 @@ my ($from, $to, $third) = $cluster->masters;
 
 $cluster->wait_until_used($node);
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 my $key = $cluster->key_on($from, 'k');
 my $slot = $cluster->slot($key);
 my ($held, $next) = ("{$key}held", "{$key}next");

@@ -22,8 +22,7 @@ $rule =~ s/ \+client\|setname//;
 $_->cmd('ACL', 'SETUSER', 'lockredis', 'on', '>few', split / /, "$rule $more")
   foreach $cluster->nodes;
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 # From one Redis to the cluster
 $one->query_is("SELECT redis_try_lock('m')", 't', 'held at one Redis');

@@ -16,8 +16,7 @@ use LockRedis::Test;
 my $masters = LockRedis::Masters->new;
 my @nodes = $masters->nodes;
 my $node = $masters->server('main', 'lockredis.lease' => '30s');
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 
 # ---- all are there
 

@@ -21,8 +21,7 @@ my $node = LockRedis::Node->create('main', redis => $cluster,
 like($cluster->url, qr/^rediss-cluster:/, 'encrypted');
 $cluster->wait_until_used($node);
 
-my $one = $node->session;
-my $two = $node->session;
+my ($one, $two) = map { $node->session } 1 .. 2;
 my ($old, $other) = $cluster->masters;
 
 # With TLS, at each node; a slot that is moved

@@ -20,14 +20,9 @@ LockRedis::TokenClient->need;
 need_tool('ruby');
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
-my $redis = LockRedis::Redis->new;
 # JDBC knows no unix sockets.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	settings => { listen_addresses => '127.0.0.1' });
+my ($node, $redis) = servers(settings => { listen_addresses => '127.0.0.1' });
 
-$node->wait_for_up;
 $node->value(q{CREATE FUNCTION raise(code text) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN RAISE EXCEPTION 'raised' USING ERRCODE = code; END $$});
 

@@ -19,18 +19,11 @@ LockRedis::Redisson->need;
 LockRedis::TokenClient->need;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
-my $redis = LockRedis::Redis->new;
 # JDBC knows no unix sockets.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	patient => 1,
-	settings => { listen_addresses => '127.0.0.1' });
+my ($node, $redis, $one) = servers(
+	sessions => 1, patient => 1, settings => { listen_addresses => '127.0.0.1' });
 my $address = '127.0.0.1:' . $node->port . '/postgres';
 my $user = getpwuid $>;
-my $one = $node->session;
-
-$node->wait_for_up;
 
 # ----------
 # node-postgres

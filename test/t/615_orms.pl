@@ -17,17 +17,11 @@ LockRedis::Redisson->need;
 LockRedis::TokenClient->need;
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
-my $redis = LockRedis::Redis->new;
 # JDBC knows no unix sockets.
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	patient => 1,
-	settings => { listen_addresses => '127.0.0.1' });
+my ($node, $redis) = servers(patient => 1, settings => { listen_addresses => '127.0.0.1' });
 my $port = $node->port;
 my $user = getpwuid $>;
 
-$node->wait_for_up;
 $node->value('CREATE TABLE report (who text)');
 
 # ----------

@@ -23,6 +23,9 @@ LockRedis::Node - a PostgreSQL server with lockredis loaded
   # Of another installation of PostgreSQL, with another build of lockredis
   LockRedis::Node->create('old', redis => $redis, install_path => $dir);
 
+  # Which has reached the store, and sessions
+  my ($node, $one, $two) = LockRedis::Node->create('main', redis => $redis, sessions => 2);
+
   # A server through a proxy if there is one (not in front of a table)
   LockRedis::Node->create('main', redis => $redis, proxy => $redis->proxy);
 
@@ -85,41 +88,44 @@ sub create
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION lockredis')
 	  unless defined $opts{extension} && !$opts{extension};
-	return $node;
+	return $node unless $opts{sessions};
+
+	$node->wait_for_up;
+	return ($node, map { $node->session } 1 .. $opts{sessions});
 }
 
-# A server and its Redis, which it has seen.
+# A server and its Redis, which it has seen, and sessions.
 sub create_with_redis
 {
 	my ($class, $name, %opts) = @_;
-	my $redis = LockRedis::Redis->new;
-	my $node = $class->create($name, %opts, redis => $redis);
+	my $redis = $opts{redis} || LockRedis::Redis->new;
+	my ($node, @sessions) = $class->create($name, %opts, redis => $redis);
 
 	$node->wait_for_up;
-	return ($node, $redis);
+	return ($node, $redis, @sessions);
 }
 
-# The same behind a proxy, which comes last.
+# The same behind a proxy, which comes before the sessions.
 sub create_behind_proxy
 {
 	my ($class, $name, %opts) = @_;
 	my $redis = LockRedis::Redis->new;
 	my $proxy = LockRedis::Proxy->new($redis);
-	my $node = $class->create($name, %opts, url => $proxy->url);
+	my ($node, @sessions) = $class->create($name, %opts, url => $proxy->url);
 
 	$node->wait_for_up;
-	return ($node, $redis, $proxy);
+	return ($node, $redis, $proxy, @sessions);
 }
 
-# A server in fallback mode behind a proxy: the server, its Redis, the proxy and
-# its table.
+# A server in fallback mode behind a proxy: the server, its Redis, the proxy, its table, and
+# sessions.
 sub create_fallback
 {
 	my ($class, $name, %opts) = @_;
 	my $redis = $opts{redis} || LockRedis::Redis->new;
 	my $proxy = LockRedis::Proxy->new($redis);
 	my $table = LockRedis::Table->new;
-	my $node = $class->create(
+	my ($node, @sessions) = $class->create(
 		$name, %opts,
 		url => $opts{user} ? "redis://$opts{user}\@127.0.0.1:" . $proxy->port : $proxy->url,
 		settings => {
@@ -130,7 +136,7 @@ sub create_fallback
 
 	$table->use_node($node);
 	$node->wait_for_up;
-	return ($node, $redis, $proxy, $table);
+	return ($node, $redis, $proxy, $table, @sessions);
 }
 
 # Another server of the same locks.  A table has none: it is the same one then,

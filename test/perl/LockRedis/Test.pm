@@ -30,6 +30,12 @@ against the table of table mode.
 
 =over
 
+=item servers(...)
+
+A LockRedis::Node, its LockRedis::Redis, and as many sessions as are asked for:
+
+  my ($node, $redis, $one, $two) = servers(sessions => 2, settings => { ... });
+
 =item lock_store(...)
 
 A LockRedis::Redis, made with these arguments, or a LockRedis::Table.
@@ -104,7 +110,7 @@ use Test::More;
 
 our @EXPORT = (
 	@Test::More::EXPORT,
-	qw(limit now pause poll_until nothing_left end_test descriptors need_tool lock_store secret_file
+	qw(limit now pause poll_until nothing_left end_test descriptors need_tool lock_store secret_file servers
 	  of_redis of_table same_tests_in_table));
 our @EXPORT_OK = qw(run owner_in counting_script quoted fault_library);
 
@@ -126,6 +132,13 @@ sub lock_store
 	my (@args) = @_;
 
 	return $in_table ? LockRedis::Table->new : LockRedis::Redis->new(@args);
+}
+
+sub servers
+{
+	my (%opts) = @_;
+
+	return LockRedis::Node->create_with_redis('main', %opts);
 }
 
 sub of_redis
