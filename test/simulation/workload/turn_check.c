@@ -453,6 +453,9 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 /* Who is in front and has been told that the key is busy gets told of its releases. */
 #define LISTEN_MAX	(10 * SIM_S)
 
+/* What was refused for 20 s is asked for again 1, 3, 7, 15 and 31 s after it was first refused. */
+#define REFUSED_MAX	(16 * SIM_S)
+
 static int64 unsubscribed_since[SIM_MAX_LOCKS][TOPIC_COUNT];
 
 static void
@@ -463,7 +466,8 @@ check_subscribing(LrIndex k, LrTopic topic, bool good)
 
 	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue.list.head != LR_NONE &&
 			   !redis_is_denied(key->name), since);
-	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) > LISTEN_MAX)
+	if (*since != 0 && sim_now() - Max(Max(*since, redis_denied_until(key->name) + REFUSED_MAX),
+									   sim_quiet_since()) > LISTEN_MAX)
 		sim_fail("sleeps untold", "releases of %s are not listened to for %.3f s", key->name,
 				 (sim_now() - *since) / (double) SIM_S);
 }
