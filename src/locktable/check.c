@@ -337,7 +337,9 @@ check_front(const LrKey *key)
 			kindset_add(&excluded, kind);
 		tail = s;
 	}
-	if (key->queue.front_tail != tail || memcmp(key->queue.nfront, n, sizeof(n)) != 0)
+	if (key->queue.front_tail != tail ||
+		(tail != LR_NONE &&
+		 memcmp(lt_wait_of(key->queue.list.head)->nfront, n, sizeof(n)) != 0))
 		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
 						  key->queue.front_tail);
 	for (; s != LR_NONE; s = lt_wait_of(s)->next)

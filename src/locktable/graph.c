@@ -40,7 +40,7 @@ static KindSet
 graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
-	KindSet		front = kindset_counted(key->queue.nfront);
+	KindSet		front = lt_front_kinds(&key->queue);
 	KindSet		behind = 0;
 	KindSet		kept_by = 0;
 

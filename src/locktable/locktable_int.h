@@ -65,7 +65,6 @@ typedef struct LrQueue
 {
 	LrList		list;
 	LrIndex		front_tail;		/* LR_NONE if nobody queues */
-	KindCounts	nfront;			/* sessions in front, by kind */
 	KindSet		kinds;			/* the kinds of all that have queued since it was empty */
 	bool		scarce;			/* a session was refused since it was empty: of kinds
 								 * with one_asks, only the first asks */
@@ -275,6 +274,8 @@ typedef struct LrWait
 	LrIndex		handed;			/* the hold that it was handed, */
 	bool		early;			/* while it asked the store; see handover.c */
 	bool		in_front;		/* of the queue: may ask the store */
+	KindCounts	nfront;			/* if it is the first of a queue: sessions in front, by
+								 * kind */
 	bool		asleep;			/* counted in nwaiters */
 	LockTerms	terms;			/* with which it asks for the lock */
 	LrAsked		asked;
@@ -576,6 +577,7 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
+extern KindSet lt_front_kinds(const LrQueue *queue);
 extern void lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrQueue *queue, LrIndex session);
 extern bool lt_leave_queue(LrIndex session, WakeList *wakes);

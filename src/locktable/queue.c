@@ -12,7 +12,8 @@
  * as there may not be enough for all.
  *
  * The front is kept as a number of sessions of each kind, so to queue as the last or to
- * leave takes no walk over the sessions in front.
+ * leave takes no walk over the sessions in front.  The first session has these numbers, as
+ * there are many more keys than queues.
  *
  * turn.c has what sessions do in the queue.
  *
@@ -37,6 +38,16 @@ queue_kind(LrIndex session)
 }
 
 /*
+ * lt_front_kinds --- the kinds of the sessions in front
+ */
+KindSet
+lt_front_kinds(const LrQueue *queue)
+{
+	return queue->list.head == LR_NONE ? 0 :
+		kindset_counted(lt_wait_of(queue->list.head)->nfront);
+}
+
+/*
  * queue_excludes --- kinds that cannot come to the front behind a session of that kind
  */
 static KindSet
@@ -55,7 +66,7 @@ queue_excludes(const LrQueue *queue, KindId kind)
 static KindSet
 queue_front_excludes(const LrQueue *queue)
 {
-	KindSet		front = kindset_counted(queue->nfront);
+	KindSet		front = lt_front_kinds(queue);
 	KindSet		excluded = 0;
 
 	for (KindId kind = 0; kindset_next(front, &kind); kind++)
@@ -90,7 +101,7 @@ queue_extend_front(LrQueue *queue)
 	while (next != LR_NONE && !kindset_has(excluded, queue_kind(next)))
 	{
 		lt_wait_of(next)->in_front = true;
-		queue->nfront[queue_kind(next)]++;
+		lt_wait_of(queue->list.head)->nfront[queue_kind(next)]++;
 		queue->front_tail = next;
 		excluded |= queue_excludes(queue, queue_kind(next));
 		next = lt_wait_of(next)->next;
@@ -107,7 +118,7 @@ queue_leave_front(LrQueue *queue, LrIndex session)
 	LrWait	   *w = lt_wait_of(session);
 
 	w->in_front = false;
-	queue->nfront[queue_kind(session)]--;
+	lt_wait_of(queue->list.head)->nfront[queue_kind(session)]--;
 	if (queue->front_tail == session)
 		queue->front_tail = w->prev;
 }
@@ -130,6 +141,8 @@ lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev)
 		while (queue->front_tail != LR_NONE)
 			queue_leave_front(queue, queue->front_tail);
 	lt_wait_of(session)->in_front = false;
+	if (prev == LR_NONE)
+		memset(lt_wait_of(session)->nfront, 0, sizeof(KindCounts));
 	lt_list_insert(&queue->list, session, prev);
 	(void) queue_extend_front(queue);
 }
@@ -157,8 +170,12 @@ lt_queue_scarce(LrQueue *queue)
 bool
 lt_queue_remove(LrQueue *queue, LrIndex session)
 {
-	if (lt_wait_of(session)->in_front)
+	LrWait	   *w = lt_wait_of(session);
+
+	if (w->in_front)
 		queue_leave_front(queue, session);
+	if (w->prev == LR_NONE && w->next != LR_NONE)
+		memcpy(lt_wait_of(w->next)->nfront, w->nfront, sizeof(KindCounts));
 	lt_list_remove(&queue->list, session);
 	return queue_extend_front(queue);
 }
@@ -213,7 +230,7 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 void
 lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes)
 {
-	if ((kindset_counted(queue->nfront) & ~lr_kind(kind)->excludes) != 0)
+	if ((lt_front_kinds(queue) & ~lr_kind(kind)->excludes) != 0)
 		lt_nudge_front(queue, wakes);
 }
 

@@ -203,7 +203,7 @@ front_unknown(void)
 static void
 front_number(void)
 {
-	key_of(held)->queue.nfront[KIND_REENTRANT]++;
+	lt_wait_of(key_of(held)->queue.list.head)->nfront[KIND_REENTRANT]++;
 }
 
 static void
