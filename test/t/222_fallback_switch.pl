@@ -4,7 +4,7 @@
 # their queue over both switches and get the lock in turn; a Redis that comes and goes makes nobody
 # go to and fro; a lock is given back wherever it may be, whatever stopped in the middle (the table
 # worker, the watchdog, a row of somebody else in the way).  (A request without an answer is the
-# simulator's: its mutants no_orphan, untraced_move, trace_forgotten.)
+# simulator's: its mutants no_orphan, untraced_move, create_unrecorded.)
 # Proves G21, G26.
 
 use LockRedis::Test qw(:DEFAULT owner_in);

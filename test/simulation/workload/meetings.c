@@ -52,7 +52,7 @@ const Meeting sim_meetings[] = {
 	{"lt_accept", NULL, "lt_renew_all_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
 	{"lt_set_scope", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_raise_deadline", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
-	{"lt_raise_deadline", NULL, "lt_moved", NULL, MEET_FALLBACK},
+	{"lt_raise_deadline", "guard_check_holds", "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_set_scope", NULL, "lt_moved", NULL, MEET_FALLBACK},
 	{"lt_lose", NULL, "lt_moved", fault_redis_restarts, MEET_FALLBACK},
 	{"lt_lose", NULL, "lt_moved", fault_silence, MEET_FALLBACK},

@@ -199,6 +199,21 @@ check_choice(StoreId store, int64 now, const DueItem *items, int n)
 					 i, (seen[i].deadline - now) / 1000.0, longest / 1000.0);
 }
 
+/* A later watchdog has to know of a create that is sent now. */
+static void
+check_moves(StoreId store, const DueItem *items, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const LrHold *h = &lt_holds[items[i].hold];
+
+		if (items[i].action == DUE_MOVE && lr_store_can(store, STORE_LATE_CREATES) &&
+			lt_leases[items[i].hold].owner.value == items[i].owner && h->not_after[store] == 0)
+			sim_fail("left behind", "a create is about to move %s, and only the watchdog knows of it",
+					 lt_keys[h->key].name);
+	}
+}
+
 extern int __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 								 DueItem *items, int max);
 extern int __real_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
@@ -212,11 +227,13 @@ __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	bool		few = connected && sim_config.batch_max != 0;
 	int			n;
 
-	if (!few)
-		return __real_lt_collect_due(store, now, connected, again, items, max);
-	look(store, now);
-	n = __real_lt_collect_due(store, now, connected, again, items, sim_config.batch_max);
-	check_choice(store, now, items, n);
+	if (few)
+		look(store, now);
+	n = __real_lt_collect_due(store, now, connected, again, items,
+							  few ? sim_config.batch_max : max);
+	if (few)
+		check_choice(store, now, items, n);
+	check_moves(store, items, n);
 	return n;
 }
 
