@@ -30,6 +30,7 @@ const LockKind condition_kind = {
 	.name = "condition",
 	.alike = KIND_BIT(KIND_REENTRANT) | KIND_BIT(KIND_FAIR),
 	.held_as = KIND_CONDITION,
+	.condition_of = KIND_REENTRANT,
 	.announced = true,
 	.placed = true,
 	.passing = true,

@@ -6,9 +6,9 @@
  * The lock table, the wait loop, the watchdog and the stores know kinds only by
  * these descriptions, as PostgreSQL's lock manager knows its lock methods by
  * their conflict tables.  A new kind is a description, scripts in a folder of its
- * own, and its SQL functions.  Code that serves all kinds goes by
- * these fields; only code about one kind, such as the functions of conditions
- * and of token locks, names that kind.
+ * own, and its SQL functions.  The row of such a function (sql/verbs.c) says
+ * which kind it means; what the table store does is a table of functions by kind.  No
+ * other code names a kind (script/structure): it goes by these fields.
  *
  * The descriptions are constant: nothing in this folder calls anything, has
  * state, or does I/O.
@@ -48,8 +48,11 @@ typedef enum KindId
 /* A set of kinds. */
 typedef uint32 KindSet;
 
-/* How many there are of each kind.  The simulator has two kinds more. */
-#define KIND_ROOM			(KIND_COUNT + 2)
+/*
+ * How many there are of each kind.  The simulator has two kinds more, behind the NULL of
+ * lr_kinds.
+ */
+#define KIND_ROOM			(KIND_COUNT + 3)
 typedef uint32 KindCounts[KIND_ROOM];
 
 #define KIND_BIT(id)		(1U << (id))
@@ -111,8 +114,9 @@ typedef enum KindReply
 	REPLY_NOTIFIED				/* how many were notified, or the other holder */
 } KindReply;
 
-#define KIND_MAX_KEYS		6
-#define KIND_MAX_ARGS		6
+/* The most keys and arguments of a call, with the end of the list. */
+#define KIND_MAX_KEYS		(6 + 1)
+#define KIND_MAX_ARGS		(6 + 1)
 
 /*
  * The script call of an operation of store.h.  A kind lacks the operations whose call
@@ -159,6 +163,12 @@ typedef struct LockKind
 	 * the same functions release both.
 	 */
 	KindId		held_as;
+
+	/*
+	 * If it is a wait for a condition: the lock whose condition that is, and which the
+	 * wait releases.
+	 */
+	KindId		condition_of;
 
 	/*
 	 * Does a session that takes it twice have two locks (permits), instead of one that
@@ -268,7 +278,7 @@ extern const LockKind condition_kind;
 extern const LockKind semaphore_kind;
 extern const LockKind latch_kind;
 
-/* The descriptions, by KindId. */
+/* The descriptions, by KindId; the last one is NULL. */
 extern const LockKind *const lr_kinds[];
 
 /* What the kind is. */
@@ -331,6 +341,13 @@ lr_kinds_conflict(KindId one, KindId other)
 
 	Assert(conflict == kindset_has(lr_kind(other)->excludes, one));
 	return conflict;
+}
+
+/* Is it a lock?  Then it conflicts at least with the reentrant lock. */
+static inline bool
+lr_is_lock(KindId kind)
+{
+	return kindset_has(lr_kind(kind)->excludes, KIND_REENTRANT);
 }
 
 /* Is it a number that is counted (semaphore, latch) rather than a lock? */

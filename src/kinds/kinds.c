@@ -14,7 +14,7 @@
 
 #include "kinds/kind.h"
 
-const LockKind *const lr_kinds[KIND_COUNT] =
+const LockKind *const lr_kinds[KIND_COUNT + 1] =
 {
 	[KIND_REENTRANT] = &reentrant_kind,
 	[KIND_READ] = &read_kind,

@@ -328,7 +328,7 @@ ask_shows_lock(const StoreOp *op)
 	const char *uuid = lr_instance_uuid();
 
 	if (op->kind == STORE_CREATE)
-		return (lr_kind(op->lock_kind)->excludes & KIND_BIT(KIND_REENTRANT)) != 0 &&
+		return lr_is_lock(op->lock_kind) &&
 			(op->outcome == STORE_BUSY ||
 			 (op->outcome == STORE_WRONG_TYPE && op->ttl_ms != STORE_NO_TTL));
 	if (op->kind != STORE_INSPECT || op->outcome != STORE_OK)

@@ -41,18 +41,18 @@
  * condition_require_lock --- raise unless the session holds the lock
  */
 static HeldEntry *
-condition_require_lock(const LrName *name, HoldView *view)
+condition_require_lock(const LrName *name, KindId lock, HoldView *view)
 {
 	HeldEntry  *entry;
 	KindId		has;
 
 	session_enter();
-	entry = held_find(name, KIND_REENTRANT);
+	entry = held_find(name, lock);
 	if (entry == NULL)
 	{
-		has = held_kind_of(name, KIND_REENTRANT);
-		if (has != KIND_REENTRANT)
-			report_not_held_so(ERROR, name, KIND_REENTRANT, has);
+		has = held_kind_of(name, lock);
+		if (has != lock)
+			report_not_held_so(ERROR, name, lock, has);
 		report_not_held(ERROR, name);
 	}
 	lt_look(entry->hold, view);
@@ -102,6 +102,7 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 /* The wait in progress. */
 typedef struct Monitor
 {
+	KindId		kind;			/* of the notification */
 	bool		has_told;
 	LrIndex		told;			/* the notification */
 	bool		has_lock;
@@ -119,7 +120,7 @@ monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
 	AcquireRequest request;
 
 	memset(&request, 0, sizeof(request));
-	request.terms.kind = KIND_CONDITION;
+	request.terms.kind = monitor.kind;
 	request.terms.scope = SCOPE_SESSION;
 	request.terms.lease_ms = lr_wait_lease;
 	request.terms.renewed = true;
@@ -204,7 +205,7 @@ monitor_take_again(const LrName *name, const HoldView *before)
 static void
 monitor_end_told(const LrName *name)
 {
-	HeldKey		key = held_key(name, KIND_CONDITION);
+	HeldKey		key = held_key(name, monitor.kind);
 	LrIndex		told = monitor.told;
 	HoldView	view;
 	StoreOp		op;
@@ -284,14 +285,15 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
  */
 
 bool
-session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
+session_condition_wait(const LrName *name, KindId kind, const uint8 *id, int64 wait_us)
 {
 	HeldEntry  *entry;
 	HoldView	view;
 
-	entry = condition_require_lock(name, &view);
+	entry = condition_require_lock(name, lr_kind(kind)->condition_of, &view);
 	condition_require_own(name, entry, &view);
-	request_require_store(KIND_CONDITION, view.store);
+	request_require_store(kind, view.store);
+	monitor.kind = kind;
 	track_warn_snapshot(SCOPE_SESSION);
 	track_warn_early_unlock();
 	return monitor_wait(name, entry, &view, id, wait_us);
@@ -299,17 +301,17 @@ session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
 
 /* The store checks, too, that the session holds the lock. */
 int64
-session_condition_notify(const LrName *name, const uint8 *id, int most)
+session_condition_notify(const LrName *name, KindId kind, const uint8 *id, int most)
 {
-	HeldKey		key = held_key(name, KIND_CONDITION);
+	HeldKey		key = held_key(name, kind);
 	HeldEntry  *entry;
 	HoldView	view;
 	StoreOp		op;
 
-	entry = condition_require_lock(name, &view);
-	request_require_store(KIND_CONDITION, view.store);
+	entry = condition_require_lock(name, lr_kind(kind)->condition_of, &view);
+	request_require_store(kind, view.store);
 	ask_prepare_held(&op, STORE_NOTIFY, &key, &view);
-	op.lock_kind = KIND_CONDITION;
+	op.lock_kind = kind;
 	memcpy(op.id, id, STORE_ID_LEN);
 	op.count = most;
 	if (ask_held(entry->hold, &op))

@@ -219,7 +219,7 @@ held_kind_of(const LrName *name, KindId first)
 
 	if (held_find(name, first) != NULL)
 		return first;
-	for (KindId k = 0; k < KIND_COUNT; k++)
+	for (KindId k = 0; lr_kind(k) != NULL; k++)
 		if (lr_kind(k)->held_as == k && held_find(name, k) != NULL)
 			kind = k;
 	return kind;

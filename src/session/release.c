@@ -19,7 +19,6 @@
  */
 #include "lockredis.h"
 
-#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -297,45 +296,42 @@ release_swap(int i, int j)
 }
 
 /*
- * release_rank --- rank of an operation in the order of the batch
- *
- * Those of a store on this server come first, as that does not take long.  The others
- * follow by kind, since only adjacent operations can share a command.
+ * release_goes_first --- does a store on this server release it?  That does not take long.
  */
-static int
-release_rank(const StoreOp *op)
+static bool
+release_goes_first(const StoreOp *op)
 {
-	int			rank = lr_store_can(op->store, STORE_SERVER_ONLY) ? 0 : 1;
-
-	return rank * KIND_COUNT + op->lock_kind;
+	return lr_store_can(op->store, STORE_SERVER_ONLY);
 }
 
 /*
- * release_sort --- put the operations of the batch in the order of their ranks
+ * release_move_up --- let the operations that go first, or do not, follow behind the first
+ * n, kind by kind, since only adjacent operations can share a command; returns the new n
  */
-static void
-release_sort(void)
+static int
+release_move_up(int n, bool first)
 {
-	uint64		ranks = 0;
-	int			n = 0;
+	KindSet		kinds = 0;
 
-	StaticAssertStmt(2 * KIND_COUNT <= 64, "no room for all ranks");
-	if (batch.n < 2)
-		return;
-	for (int i = 0; i < batch.n; i++)
-		ranks |= UINT64CONST(1) << release_rank(&batch.ops[i]);
-	for (; ranks != 0; ranks &= ranks - 1)
-	{
-		int			rank = pg_rightmost_one_pos64(ranks);
-
+	for (int i = n; i < batch.n; i++)
+		if (release_goes_first(&batch.ops[i]) == first)
+			kindset_add(&kinds, batch.ops[i].lock_kind);
+	for (KindId kind = 0; kindset_next(kinds, &kind); kind++)
 		for (int i = n; i < batch.n; i++)
-			if (release_rank(&batch.ops[i]) == rank)
+			if (release_goes_first(&batch.ops[i]) == first && batch.ops[i].lock_kind == kind)
 			{
 				if (i != n)
 					release_swap(i, n);
 				n++;
 			}
-	}
+	return n;
+}
+
+static void
+release_sort(void)
+{
+	if (batch.n > 1)
+		(void) release_move_up(release_move_up(0, true), false);
 }
 
 /* If this raises, the batch is empty afterwards. */

@@ -251,7 +251,7 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 void
 session_require_beside(const LrName *name, KindId wanted)
 {
-	for (KindId k = 0; k < KIND_COUNT; k++)
+	for (KindId k = 0; lr_kind(k) != NULL; k++)
 	{
 		HeldEntry  *entry;
 		HoldView	view;

@@ -338,10 +338,11 @@ extern bool session_token_lock(const LrName *name, AcquireRequest *request,
  * Does the token hold the key?  If it does, the latter two extend its lease or release
  * it.
  */
-extern bool session_token_is_held(const LrName *name, const LockToken *token);
-extern bool session_token_extend(const LrName *name, const LockToken *token,
+extern bool session_token_is_held(const LrName *name, KindId kind,
+								  const LockToken *token);
+extern bool session_token_extend(const LrName *name, KindId kind, const LockToken *token,
 								 int64 lease_ms);
-extern bool session_token_unlock(const LrName *name, const LockToken *token);
+extern bool session_token_unlock(const LrName *name, KindId kind, const LockToken *token);
 
 /* ----------
  * session.c: Acquire, inspect, extend and take away Redis locks.
@@ -412,7 +413,7 @@ extern bool session_unlock(const LrName *name, KindId kind);
  * The same for each of these keys.  False if one was not held, or was lost, with a
  * WARNING for each.
  */
-extern bool session_multi_unlock(const LrName *const *names, int n);
+extern bool session_multi_unlock(const LrName *const *names, int n, KindId kind);
 
 /* Release a hold of the job runner, which session_unlock does not touch. */
 extern bool session_unlock_job(const LrName *name, KindId kind);
@@ -492,19 +493,24 @@ extern void counts_at_commit(const LrName *name, KindId kind, int64 amount);
  * ----------
  */
 
-/* "id" of a condition: STORE_ID_LEN bytes, the digest of its name. */
+/*
+ * "kind" is that of the wait, "id" that of the condition: STORE_ID_LEN bytes, the digest
+ * of its name.
+ */
 
 /*
  * Release the lock, wait for its condition, and acquire the lock again.  False: the
  * time (wait_us, or WAIT_FOREVER) was over first.
  */
-extern bool session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us);
+extern bool session_condition_wait(const LrName *name, KindId kind, const uint8 *id,
+								   int64 wait_us);
 
 /*
  * Notify at most that many of the waiting clients, or all of them (CONDITION_ALL).
  * Returns how many were notified.
  */
 #define CONDITION_ALL		PG_INT32_MAX
-extern int64 session_condition_notify(const LrName *name, const uint8 *id, int most);
+extern int64 session_condition_notify(const LrName *name, KindId kind, const uint8 *id,
+									  int most);
 
 #endif							/* LR_SESSION_H */

@@ -469,7 +469,7 @@ unlock_what_is_left(const UnlockList *list, bool warned)
  * session_multi_unlock --- see session.h
  */
 bool
-session_multi_unlock(const LrName *const *names, int n)
+session_multi_unlock(const LrName *const *names, int n, KindId kind)
 {
 	UnlockList	list;
 	ReleaseTally tally;
@@ -478,7 +478,7 @@ session_multi_unlock(const LrName *const *names, int n)
 	session_enter();
 	unlock_make_list(&list, n);
 	for (int i = 0; i < n; i++)
-		unlock_one_of_many(unlock_next_item(&list, names[i], KIND_REENTRANT, 0));
+		unlock_one_of_many(unlock_next_item(&list, names[i], kind, 0));
 	unlock_run_batch(&list, &tally);
 	unlock_tell(&list);
 	unlock_report(&tally);

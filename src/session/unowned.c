@@ -859,14 +859,15 @@ token_ask(StoreOp *op)
  * token_do --- run a request; false: the token does not hold the key
  */
 static bool
-token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lease_ms)
+token_do(const LrName *name, KindId kind, const LockToken *token, StoreOpKind what,
+		 int64 lease_ms)
 {
-	HeldKey		key = held_key(name, KIND_TOKEN);
+	HeldKey		key = held_key(name, kind);
 	StoreOp		op;
 
 	session_enter();
-	request_require_store(KIND_TOKEN, current_store());
-	ask_prepare(&op, kind, &key, lr_first_store());
+	request_require_store(kind, current_store());
+	ask_prepare(&op, what, &key, lr_first_store());
 	memcpy(op.id, token->id, STORE_ID_LEN);
 	op.lease_ms = lease_ms;
 	op.min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
@@ -883,24 +884,25 @@ token_do(const LrName *name, const LockToken *token, StoreOpKind kind, int64 lea
 }
 
 bool
-session_token_is_held(const LrName *name, const LockToken *token)
+session_token_is_held(const LrName *name, KindId kind, const LockToken *token)
 {
-	return token_do(name, token, STORE_SET, 0);
+	return token_do(name, kind, token, STORE_SET, 0);
 }
 
 bool
-session_token_extend(const LrName *name, const LockToken *token, int64 lease_ms)
+session_token_extend(const LrName *name, KindId kind, const LockToken *token,
+					 int64 lease_ms)
 {
-	return token_do(name, token, STORE_SET, lease_ms);
+	return token_do(name, kind, token, STORE_SET, lease_ms);
 }
 
 /* Wake a session of this server that waits, since the store may not notify anybody. */
 bool
-session_token_unlock(const LrName *name, const LockToken *token)
+session_token_unlock(const LrName *name, KindId kind, const LockToken *token)
 {
-	if (!token_do(name, token, STORE_RELEASE, 0))
+	if (!token_do(name, kind, token, STORE_RELEASE, 0))
 		return false;
-	untold_forget(name, KIND_TOKEN, token->id);
+	untold_forget(name, kind, token->id);
 	lt_wake_waiter(0, name->data, name->len);
 	lr_count(STAT_RELEASES);
 	track_warn_early_unlock();

@@ -66,22 +66,22 @@ arg_key(FunctionCallInfo fcinfo, LrName *name)
  * arg_kind --- see arguments.h
  */
 KindId
-arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name)
+arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name, KindId usual)
 {
 	char	   *wanted;
 
 	if (argno >= PG_NARGS())
-		return held_kind_of(name, KIND_REENTRANT);
+		return held_kind_of(name, usual);
 	arg_require(fcinfo, argno, "kind of lock");
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
-	for (KindId k = 0; k < KIND_COUNT; k++)
+	for (KindId k = 0; lr_kind(k) != NULL; k++)
 		if (!lr_kind(k)->ownerless && !lr_kind(k)->passing &&
 			strcmp(lr_kind(k)->name, wanted) == 0)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("kind of lock must be reentrant, fair, read, write or permit")));
-	return KIND_REENTRANT;		/* keep compiler quiet */
+	return usual;				/* keep compiler quiet */
 }
 
 /*

@@ -36,9 +36,9 @@ extern void arg_key(FunctionCallInfo fcinfo, LrName *name);
 
 /*
  * The kind of lock that an argument names.  If the function has no such argument: the
- * kind that the session holds of the key.
+ * kind that the session holds of the key, or "usual" if it holds none.
  */
-extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name);
+extern KindId arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name, KindId usual);
 
 /* A number of permits, at least "least"; and the count of a new latch. */
 extern int64 arg_permits(FunctionCallInfo fcinfo, int argno, int32 least);
@@ -149,5 +149,20 @@ extern bool replicated_is_trigger(Oid function);
  */
 extern bool fence_take(const LrName *name, AcquireRequest *request, Oid function,
 					   int64 *token);
+
+/* ----------
+ * job.c: Procedures that end the caller's transaction.
+ * ----------
+ */
+
+/*
+ * A procedure with the arguments key, command, wait, lease, and hold_at_least if keep_arg
+ * is its number.
+ */
+extern Datum job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind,
+					  const char *procedure, int keep_arg);
+
+/* redis_await_lock(key, lease, kind) */
+extern Datum job_await(FunctionCallInfo fcinfo, const LrName *name, KindId usual);
 
 #endif							/* LR_ARGUMENTS_H */

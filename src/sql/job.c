@@ -36,10 +36,6 @@
 #include "session/session.h"
 #include "sql/arguments.h"
 
-PG_FUNCTION_INFO_V1(lockredis_with_lock);
-PG_FUNCTION_INFO_V1(lockredis_with_permit);
-PG_FUNCTION_INFO_V1(lockredis_await_lock);
-
 /*
  * job_require_control --- raise an error unless we may end the caller's transaction
  */
@@ -196,13 +192,12 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
 }
 
 /*
- * job_call --- a procedure with the arguments key, command, wait, lease, and
- * hold_at_least if keep_arg is its number
+ * job_call --- see arguments.h
  */
-static Datum
-job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_arg)
+Datum
+job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind, const char *procedure,
+		 int keep_arg)
 {
-	LrName		name;
 	AcquireRequest request;
 	TupleDesc	desc;
 	MemoryContext caller = CurrentMemoryContext;
@@ -211,7 +206,6 @@ job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_a
 	int64		keep_us = 0;
 	bool		ran;
 
-	arg_key(fcinfo, &name);
 	arg_require(fcinfo, 1, "command");
 	arg_request(fcinfo, kind, SCOPE_SESSION, TRIES_OR_WAITS, 2, &request);
 	if (keep_arg >= 0)
@@ -223,7 +217,7 @@ job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_a
 		elog(ERROR, "return type must be a row type");
 	desc = BlessTupleDesc(desc);
 
-	ran = job_run(&name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)), procedure);
+	ran = job_run(name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)), procedure);
 
 	MemoryContextSwitchTo(caller);
 	value = BoolGetDatum(ran);
@@ -231,41 +225,21 @@ job_call(FunctionCallInfo fcinfo, const char *procedure, KindId kind, int keep_a
 }
 
 /*
- * lockredis_with_lock --- CALL redis_with_lock(key, command, wait, lease,
- * hold_at_least, ran)
+ * job_await --- see arguments.h
  */
 Datum
-lockredis_with_lock(PG_FUNCTION_ARGS)
+job_await(FunctionCallInfo fcinfo, const LrName *name, KindId usual)
 {
-	return job_call(fcinfo, "redis_with_lock", KIND_REENTRANT, 4);
-}
-
-/*
- * lockredis_with_permit --- CALL redis_with_permit(key, command, wait, lease, ran)
- */
-Datum
-lockredis_with_permit(PG_FUNCTION_ARGS)
-{
-	return job_call(fcinfo, "redis_with_permit", KIND_PERMIT, -1);
-}
-
-/*
- * lockredis_await_lock --- CALL redis_await_lock(key, lease, kind)
- */
-Datum
-lockredis_await_lock(PG_FUNCTION_ARGS)
-{
-	LrName		name;
 	AcquireRequest request;
+	KindId		kind = arg_kind(fcinfo, 2, name, usual);
 
-	arg_key(fcinfo, &name);
-	arg_request(fcinfo, arg_kind(fcinfo, 2, &name), SCOPE_SESSION, WAITS, 1, &request);
+	arg_request(fcinfo, kind, SCOPE_SESSION, WAITS, 1, &request);
 	require_session_locks();
 	job_require_control(fcinfo, "redis_await_lock", _("It commits before it waits."));
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect_ext failed");
 	SPI_commit();
-	(void) session_lock(&name, &request, NULL);
+	(void) session_lock(name, &request, NULL);
 	SPI_finish();
 	job_commit_call();
 	PG_RETURN_VOID();

@@ -165,7 +165,7 @@ release_keys(FunctionCallInfo fcinfo, const Verb *verb)
 	const LrName *const *names = arg_keys(fcinfo, &n);
 
 	require_unrestricted();
-	PG_RETURN_BOOL(session_multi_unlock(names, n));
+	PG_RETURN_BOOL(session_multi_unlock(names, n, verb->kind));
 }
 
 /*
@@ -190,7 +190,7 @@ release_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	LockToken	token;
 
 	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_unlock(name, &token));
+	PG_RETURN_BOOL(session_token_unlock(name, verb->kind, &token));
 }
 
 /*
@@ -216,7 +216,7 @@ extend(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	int64		lease_ms;
 
 	lease_ms = arg_lease_ms(fcinfo, 1, &renewed);
-	kind = arg_kind(fcinfo, 2, name);
+	kind = arg_kind(fcinfo, 2, name, verb->kind);
 	require_unrestricted();
 	PG_RETURN_BOOL(session_extend(name, kind, lease_ms, renewed));
 }
@@ -233,7 +233,8 @@ extend_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 
 	arg_token(fcinfo, 1, &token);
 	arg_require_lease(fcinfo, 2);
-	PG_RETURN_BOOL(session_token_extend(name, &token, arg_lease_ms(fcinfo, 2, &renewed)));
+	PG_RETURN_BOOL(session_token_extend(name, verb->kind, &token,
+										arg_lease_ms(fcinfo, 2, &renewed)));
 }
 
 /*
@@ -448,7 +449,7 @@ wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name
 	wait_us = arg_wait_us(fcinfo, verb->wait, 1);
 	arg_condition(fcinfo, 2, id);
 	require_session_locks();
-	PG_RETURN_BOOL(session_condition_wait(name, id, wait_us));
+	PG_RETURN_BOOL(session_condition_wait(name, verb->kind, id, wait_us));
 }
 
 /*
@@ -456,25 +457,25 @@ wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name
  * many
  */
 static Datum
-notify(FunctionCallInfo fcinfo, const LrName *name, int most)
+notify(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int most)
 {
 	uint8		id[STORE_ID_LEN];
 
 	arg_condition(fcinfo, 1, id);
 	require_unrestricted();
-	PG_RETURN_INT64(session_condition_notify(name, id, most));
+	PG_RETURN_INT64(session_condition_notify(name, verb->kind, id, most));
 }
 
 static Datum
 notify_one(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return notify(fcinfo, name, 1);
+	return notify(fcinfo, verb, name, 1);
 }
 
 static Datum
 notify_all(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	return notify(fcinfo, name, CONDITION_ALL);
+	return notify(fcinfo, verb, name, CONDITION_ALL);
 }
 
 /* ----------
@@ -488,9 +489,9 @@ notify_all(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
  * Without a kind it looks at whichever kind the session holds.
  */
 static bool
-look_at_hold(FunctionCallInfo fcinfo, const LrName *name, HoldView *view)
+look_at_hold(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, HoldView *view)
 {
-	return session_look(name, arg_kind(fcinfo, 1, name), view);
+	return session_look(name, arg_kind(fcinfo, 1, name, verb->kind), view);
 }
 
 static Datum
@@ -498,7 +499,7 @@ is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	HoldView	view;
 
-	PG_RETURN_BOOL(look_at_hold(fcinfo, name, &view) && view.state == HOLD_HELD);
+	PG_RETURN_BOOL(look_at_hold(fcinfo, verb, name, &view) && view.state == HOLD_HELD);
 }
 
 static Datum
@@ -506,7 +507,7 @@ hold_count(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, name, &view) || view.state != HOLD_HELD)
+	if (!look_at_hold(fcinfo, verb, name, &view) || view.state != HOLD_HELD)
 		PG_RETURN_INT32(0);
 	PG_RETURN_INT32(view.scope[SCOPE_SESSION].count + view.scope[SCOPE_XACT].count);
 }
@@ -516,7 +517,7 @@ assert_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, name, &view))
+	if (!look_at_hold(fcinfo, verb, name, &view))
 		report_not_held(ERROR, name);
 	if (view.state != HOLD_HELD)
 		session_refuse_lost(name, &view);
@@ -534,7 +535,7 @@ fence(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	HoldView	view;
 
-	if (!look_at_hold(fcinfo, name, &view) || view.state != HOLD_HELD || view.fence == 0 ||
+	if (!look_at_hold(fcinfo, verb, name, &view) || view.state != HOLD_HELD || view.fence == 0 ||
 		(view.scope[SCOPE_XACT].count == 0 && lr_has_fallback() &&
 		 lr_store_can(view.fence_store, STORE_SERVER_ONLY)))
 		PG_RETURN_NULL();
@@ -612,7 +613,36 @@ token_is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	LockToken	token;
 
 	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_is_held(name, &token));
+	PG_RETURN_BOOL(session_token_is_held(name, verb->kind, &token));
+}
+
+/* ----------
+ * Procedures, see job.c
+ * ----------
+ */
+
+/*
+ * with_lock --- (key, command, wait, lease, hold_at_least, ran)
+ */
+static Datum
+with_lock(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
+{
+	return job_call(fcinfo, name, verb->kind, "redis_with_lock", 4);
+}
+
+/*
+ * with_permit --- (key, command, wait, lease, ran)
+ */
+static Datum
+with_permit(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
+{
+	return job_call(fcinfo, name, verb->kind, "redis_with_permit", -1);
+}
+
+static Datum
+await_lock(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
+{
+	return job_await(fcinfo, name, verb->kind);
 }
 
 /* ----------
@@ -747,3 +777,8 @@ VERB(lockredis_is_locked, is_locked, KIND_REENTRANT)
 VERB(lockredis_lock_ttl, lock_ttl, KIND_REENTRANT)
 VERB(lockredis_lock_owner, lock_owner, KIND_REENTRANT)
 VERB(lockredis_force_unlock, force, KIND_REENTRANT)
+
+/* Procedures */
+VERB(lockredis_with_lock, with_lock, KIND_REENTRANT)
+VERB(lockredis_with_permit, with_permit, KIND_PERMIT)
+VERB(lockredis_await_lock, await_lock, KIND_REENTRANT)

@@ -38,7 +38,6 @@
  */
 #include "lockredis.h"
 
-#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
 #include "names.h"
@@ -164,16 +163,7 @@ due_batch_needs_proof(const DueBatch *b)
 }
 
 /*
- * item_class --- items of the same class have the same operations
- */
-static int
-item_class(const DueItem *item)
-{
-	return item->action * KIND_COUNT + item->kind;
-}
-
-/*
- * add_items --- add the operations of all items, class by class
+ * add_items --- add the operations of all items, by action and kind
  *
  * Only adjacent operations can share a command.  The items come in no order, since
  * holds of all kinds get whichever slots are free.
@@ -181,20 +171,15 @@ item_class(const DueItem *item)
 static void
 add_items(DueBatch *b)
 {
-	uint64		classes = 0;
+	KindSet		kinds[DUE_DROP + 1] = {0};
 
-	StaticAssertStmt((DUE_DROP + 1) * KIND_COUNT <= 64, "no room for all classes");
 	for (int i = 0; i < b->nitems; i++)
-		classes |= UINT64CONST(1) << item_class(&b->items[i]);
-	while (classes != 0)
-	{
-		int			class = pg_rightmost_one_pos64(classes);
-
-		for (int i = 0; i < b->nitems; i++)
-			if (item_class(&b->items[i]) == class)
-				add_item(b, i);
-		classes &= classes - 1;
-	}
+		kindset_add(&kinds[b->items[i].action], b->items[i].kind);
+	for (int action = 0; action <= DUE_DROP; action++)
+		for (KindId kind = 0; kindset_next(kinds[action], &kind); kind++)
+			for (int i = 0; i < b->nitems; i++)
+				if (b->items[i].action == action && b->items[i].kind == kind)
+					add_item(b, i);
 }
 
 void

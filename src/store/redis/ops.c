@@ -370,7 +370,7 @@ static bool
 op_all_usual(const StoreOp *ops, int n, const KindArg *args, bool sharded)
 {
 	for (int i = 0; i < n; i++)
-		for (int a = 0; a < KIND_MAX_ARGS && args[a] != ARG_END; a++)
+		for (int a = 0; args[a] != ARG_END; a++)
 			if (!op_is_usual(&ops[i], args[a], sharded))
 				return false;
 	return true;
@@ -379,7 +379,7 @@ op_all_usual(const StoreOp *ops, int n, const KindArg *args, bool sharded)
 static void
 op_put_args(RespOut *out, const StoreOp *op, const KindArg *args, bool sharded)
 {
-	for (int i = 0; i < KIND_MAX_ARGS && args[i] != ARG_END; i++)
+	for (int i = 0; args[i] != ARG_END; i++)
 		op_put_arg(out, op, args[i], sharded);
 }
 
@@ -388,7 +388,7 @@ op_count_keys(const KindCall *call, bool fenced)
 {
 	int			n = 0;
 
-	while (n < KIND_MAX_KEYS && call->keys[n] != NULL)
+	while (call->keys[n] != NULL)
 		n++;
 	return n + (fenced && call->fenced_key != NULL);
 }
@@ -398,7 +398,7 @@ op_count_args(const KindArg *args)
 {
 	int			n = 0;
 
-	while (n < KIND_MAX_ARGS && args[n] != ARG_END)
+	while (args[n] != ARG_END)
 		n++;
 	return n;
 }
@@ -443,7 +443,7 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 				  (usual ? 0 : n * op_count_args(call->unusual)));
 	for (int i = 0; i < n; i++)
 	{
-		for (int k = 0; k < KIND_MAX_KEYS && call->keys[k] != NULL; k++)
+		for (int k = 0; call->keys[k] != NULL; k++)
 			op_put_name(out, &ops[i], call->keys[k]);
 		if (fenced && call->fenced_key != NULL)
 			op_put_name(out, &ops[i], call->fenced_key);
@@ -505,25 +505,33 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 }
 
 /*
- * redis_release_size --- see resp.h
+ * op_release_size --- how long the command of such a call for n locks can be
  *
  * For each lock: its keys with their framing, an owner, and a number, a name or a
  * channel.  Once: the script and the beginning of the command.
+ */
+static size_t
+op_release_size(const KindCall *call, int n)
+{
+	size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
+		LR_DERIVED_MAX + LR_NAME_MAX + LR_OWNER_MAX + 64;
+	size_t		once = redis_script(call->script)->text_len + 256;
+
+	return Min(n, call->group) * per_lock + once;
+}
+
+/*
+ * redis_release_size --- see resp.h
  */
 size_t
 redis_release_size(int n)
 {
 	size_t		size = 0;
 
-	for (int i = 0; i < 2 * KIND_COUNT; i++)
+	for (KindId kind = 0; lr_kind(kind) != NULL; kind++)
 	{
-		const KindCall *call =
-			&lr_kind(i / 2)->calls[i % 2 == 0 ? STORE_RELEASE : STORE_TALLY];
-		size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
-			LR_DERIVED_MAX + LR_NAME_MAX + LR_OWNER_MAX + 64;
-		size_t		once = redis_script(call->script)->text_len + 256;
-
-		size = Max(size, Min(n, call->group) * per_lock + once);
+		size = Max(size, op_release_size(lr_call(kind, STORE_RELEASE), n));
+		size = Max(size, op_release_size(lr_call(kind, STORE_TALLY), n));
 	}
 	return size;
 }

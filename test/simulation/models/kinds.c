@@ -22,11 +22,11 @@
 
 #define GROUP_MAX	3
 
-static LockKind kinds[KIND_COUNT + 2];
+static LockKind kinds[KIND_ROOM];
 
 #define KIND(id)	[id] = &kinds[id]
 
-const LockKind *const lr_kinds[KIND_COUNT + 2] =
+const LockKind *const lr_kinds[KIND_ROOM] =
 {
 	KIND(KIND_REENTRANT), KIND(KIND_READ), KIND(KIND_WRITE), KIND(KIND_FAIR),
 	KIND(KIND_TOKEN), KIND(KIND_PERMIT), KIND(KIND_CONDITION), KIND(KIND_SEMAPHORE),

@@ -15,10 +15,15 @@
 
 #include "../../../src/kinds/kind.h"
 
+/*
+ * These two stand behind the NULL of lr_kinds: a function that looks for any kind, such as
+ * redis_is_held, looks for those of the product.
+ */
+
 /* Several sessions have it together, but none beside the reentrant lock. */
-#define KIND_SHARED		((KindId) KIND_COUNT)
+#define KIND_SHARED		((KindId) (KIND_COUNT + 1))
 
 /* It keeps nobody from the key. */
-#define KIND_FREE		((KindId) (KIND_COUNT + 1))
+#define KIND_FREE		((KindId) (KIND_COUNT + 2))
 
 #endif							/* SIM_KINDS_H */

@@ -76,11 +76,11 @@ waiting_name(const char *key, int c)
  * ----------
  */
 
-extern bool __real_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us);
-extern bool __wrap_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us);
+extern bool __real_session_condition_wait(const LrName *name, KindId kind, const uint8 *id, int64 wait_us);
+extern bool __wrap_session_condition_wait(const LrName *name, KindId kind, const uint8 *id, int64 wait_us);
 
 bool
-__wrap_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us)
+__wrap_session_condition_wait(const LrName *name, KindId kind, const uint8 *id, int64 wait_us)
 {
 	BookItem   *item = book_find(name->data, KIND_REENTRANT);
 	int			n = Min(item->session, HOLDS_MAX);
@@ -103,7 +103,7 @@ __wrap_session_condition_wait(const LrName *name, const uint8 *id, int64 wait_us
 	condition_is_awaited = true;
 	PG_TRY();
 	{
-		result = __real_session_condition_wait(name, id, wait_us);
+		result = __real_session_condition_wait(name, kind, id, wait_us);
 		returned = true;
 	}
 	PG_FINALLY();

@@ -90,7 +90,7 @@ check_history(void)
 	char		why[400];
 
 	for (int k = 0; k <= KIND_FREE; k++)
-		excludes[k] = lr_kind(k)->excludes;
+		excludes[k] = lr_kind(k) == NULL ? 0 : lr_kind(k)->excludes;
 	/* For a moment there were two masters. */
 	if (sentinels_failovers() > 0 || shards_failovers() > 0 || elsewhere_was_apart())
 		return;

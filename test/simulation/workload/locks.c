@@ -250,7 +250,7 @@ multi_unlock(void)
 
 	if (sim_config.read_write || sim_config.shared)
 		return;
-	sim_trace("-> %s", session_multi_unlock(names, n) ? "true" : "false");
+	sim_trace("-> %s", session_multi_unlock(names, n, KIND_REENTRANT) ? "true" : "false");
 }
 
 /* Code of a table's owner in a session of somebody else must not touch its locks. */

@@ -207,12 +207,12 @@ __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireReques
 	return taken;
 }
 
-extern bool __real_session_multi_unlock(const LrName *const *names, int n);
-extern bool __wrap_session_multi_unlock(const LrName *const *names, int n);
+extern bool __real_session_multi_unlock(const LrName *const *names, int n, KindId kind);
+extern bool __wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind);
 
 /* As with unlock_all one answer is for all: it says nothing of one. */
 bool
-__wrap_session_multi_unlock(const LrName *const *names, int n)
+__wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind)
 {
 	int			record[SIM_MAX_KEYS];
 	volatile bool all = true;
@@ -233,7 +233,7 @@ __wrap_session_multi_unlock(const LrName *const *names, int n)
 	}
 	PG_TRY();
 	{
-		result = __real_session_multi_unlock(names, n);
+		result = __real_session_multi_unlock(names, n, kind);
 		returned = true;
 	}
 	PG_FINALLY();
