@@ -196,6 +196,7 @@ set_check_connections(NodeSet *s)
 	set_look(s);
 }
 
+/* What nobody waits for is sent, what is under way is given up, and all connections end. */
 static void
 set_close(NodeSet *s)
 {
