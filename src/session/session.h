@@ -334,16 +334,6 @@ extern void token_make(const char *bytes, int len, LockToken *out);
 extern bool session_token_lock(const LrName *name, AcquireRequest *request,
 							   const LockToken *token);
 
-/*
- * Does the token hold the key?  If it does, the latter two extend its lease or release
- * it.
- */
-extern bool session_token_is_held(const LrName *name, KindId kind,
-								  const LockToken *token);
-extern bool session_token_extend(const LrName *name, KindId kind, const LockToken *token,
-								 int64 lease_ms);
-extern bool session_token_unlock(const LrName *name, KindId kind, const LockToken *token);
-
 /* ----------
  * session.c: Acquire, inspect, extend and take away Redis locks.
  * ----------
@@ -463,8 +453,9 @@ extern bool session_wait_for_number(const LrName *name, AcquireRequest *request)
 extern bool session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id);
 
 /*
- * Release that permit, or extend its lease to at least lease_ms from now.  False: it is
- * gone.
+ * Release the token lock or the permit with that id, of STORE_ID_LEN bytes, or extend its
+ * lease to at least lease_ms from now; with 0, only look whether it is there.  False: it
+ * is gone.
  */
 extern bool session_release_id(const LrName *name, KindId kind, const uint8 *id);
 extern bool session_extend_id(const LrName *name, KindId kind, const uint8 *id,

@@ -825,13 +825,13 @@ session_token_lock(const LrName *name, AcquireRequest *request, const LockToken 
  */
 
 /*
- * token_ask --- repeat a request until it is answered
+ * unowned_repeat --- repeat a request until it is answered
  *
  * This takes at most as long as a request may take.  If a release finds the lock gone,
  * it may have been released by an earlier attempt that was not answered.
  */
 static void
-token_ask(StoreOp *op)
+unowned_repeat(StoreOp *op)
 {
 	int64		until = lr_now() + lr_call_budget();
 	bool		unknown = false;
@@ -856,57 +856,58 @@ token_ask(StoreOp *op)
 }
 
 /*
- * token_do --- run a request; false: the token does not hold the key
+ * unowned_ask --- ask for the token lock, or the permit, with this id; false: it is gone
  */
 static bool
-token_do(const LrName *name, KindId kind, const LockToken *token, StoreOpKind what,
-		 int64 lease_ms)
+unowned_ask(const LrName *name, StoreOpKind what, KindId kind, const uint8 *id,
+			int64 lease_ms)
 {
 	HeldKey		key = held_key(name, kind);
 	StoreOp		op;
 
 	session_enter();
-	request_require_store(kind, current_store());
+	request_require_number(kind, name);
 	ask_prepare(&op, what, &key, lr_first_store());
-	memcpy(op.id, token->id, STORE_ID_LEN);
+	memcpy(op.id, id, STORE_ID_LEN);
 	op.lease_ms = lease_ms;
 	op.min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
-	token_ask(&op);
+	unowned_repeat(&op);
 	if (ask_says_lost(&op))
 		return false;
 
 	/* The lease may be longer now even if the store has not answered. */
-	if (lease_ms > 0)
+	if (lease_ms > 0 && lr_kind(kind)->ownerless)
 		silence_saw_ttl(name->hash, lease_ms);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	return true;
 }
 
+/*
+ * session_release_id --- see session.h
+ *
+ * Wake a session of this server that waits for the lock, since the store may not notify
+ * anybody.
+ */
 bool
-session_token_is_held(const LrName *name, KindId kind, const LockToken *token)
+session_release_id(const LrName *name, KindId kind, const uint8 *id)
 {
-	return token_do(name, kind, token, STORE_SET, 0);
+	bool		had = unowned_ask(name, STORE_RELEASE, kind, id, 0);
+
+	untold_forget(name, kind, id);
+	if (had && lr_kind(kind)->ownerless)
+	{
+		lt_wake_waiter(0, name->data, name->len);
+		lr_count(STAT_RELEASES);
+		track_warn_early_unlock();
+	}
+	return had;
 }
 
 bool
-session_token_extend(const LrName *name, KindId kind, const LockToken *token,
-					 int64 lease_ms)
+session_extend_id(const LrName *name, KindId kind, const uint8 *id, int64 lease_ms)
 {
-	return token_do(name, kind, token, STORE_SET, lease_ms);
-}
-
-/* Wake a session of this server that waits, since the store may not notify anybody. */
-bool
-session_token_unlock(const LrName *name, KindId kind, const LockToken *token)
-{
-	if (!token_do(name, kind, token, STORE_RELEASE, 0))
-		return false;
-	untold_forget(name, kind, token->id);
-	lt_wake_waiter(0, name->data, name->len);
-	lr_count(STAT_RELEASES);
-	track_warn_early_unlock();
-	return true;
+	return unowned_ask(name, STORE_SET, kind, id, lease_ms);
 }
 
 /* ----------
@@ -1007,41 +1008,4 @@ session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 	lr_secret_id(owner, id);
 	long_wait_acquired(name);
 	return true;
-}
-
-static void
-permits_ask_by_id(const LrName *name, StoreOpKind what, KindId kind, const uint8 *id,
-				  int64 lease_ms, StoreOp *op)
-{
-	HeldKey		key = held_key(name, kind);
-
-	session_enter();
-	request_require_number(kind, name);
-	ask_prepare(op, what, &key, current_store());
-	memcpy(op->id, id, LR_SECRET_ID_LEN);
-	op->lease_ms = lease_ms;
-	op->min_replicas = lease_ms > 0 ? lr_min_replicas : 0;
-	ask_run(op);
-	ask_distrust(op);
-	if (op->outcome != STORE_OK && !ask_says_lost(op))
-		ask_report_failure(ERROR, op->outcome);
-}
-
-bool
-session_release_id(const LrName *name, KindId kind, const uint8 *id)
-{
-	StoreOp		op;
-
-	permits_ask_by_id(name, STORE_RELEASE, kind, id, 0, &op);
-	untold_forget(name, kind, id);
-	return op.outcome == STORE_OK;
-}
-
-bool
-session_extend_id(const LrName *name, KindId kind, const uint8 *id, int64 lease_ms)
-{
-	StoreOp		op;
-
-	permits_ask_by_id(name, STORE_SET, kind, id, lease_ms, &op);
-	return op.outcome == STORE_OK;
 }

@@ -481,13 +481,6 @@ make_token(const text *value, LockToken *token)
 	token_make(bytes, len, token);
 }
 
-void
-arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
-{
-	arg_require(fcinfo, argno, "token");
-	make_token(PG_GETARG_TEXT_PP(argno), token);
-}
-
 /*
  * arg_new_token --- see arguments.h
  */
@@ -501,7 +494,7 @@ arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
 }
 
 /* ----------
- * Ids of permits
+ * Ids of permits and of token locks
  * ----------
  */
 
@@ -515,20 +508,29 @@ id_to_text(const uint8 *id)
 }
 
 /*
- * arg_id --- the id of a permit; error messages do not show it
+ * arg_id --- see arguments.h; error messages do not show it
  */
 void
-arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id)
+arg_id(FunctionCallInfo fcinfo, int argno, KindId kind, uint8 *id)
 {
+	bool		by_token = lr_kind(kind)->ownerless;
+	LockToken	token;
 	char	   *digits;
 
-	arg_require(fcinfo, argno, "id of a permit");
+	arg_require(fcinfo, argno, by_token ? "token" : "id of a permit");
+	if (by_token)
+	{
+		make_token(PG_GETARG_TEXT_PP(argno), &token);
+		memcpy(id, token.id, STORE_ID_LEN);
+		return;
+	}
 	digits = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	if (strlen(digits) != ID_DIGITS ||
 		strspn(digits, "0123456789abcdefABCDEF") != ID_DIGITS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("id of a permit must have %d hexadecimal digits", ID_DIGITS)));
+	memset(id, 0, STORE_ID_LEN);
 	(void) hex_decode(digits, ID_DIGITS, (char *) id);
 }
 

@@ -95,15 +95,14 @@ extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);
  */
 extern const LrName *const *arg_keys(FunctionCallInfo fcinfo, int *n);
 
-/*
- * A token.  The second function returns it, and makes a new one if the argument is
- * null.
- */
-extern void arg_token(FunctionCallInfo fcinfo, int argno, LockToken *token);
+/* A token, which is returned; a new one if the argument is null. */
 extern text *arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token);
 
-/* The id of a permit, of LR_SECRET_ID_LEN bytes, and its text. */
-extern void arg_id(FunctionCallInfo fcinfo, int argno, uint8 *id);
+/*
+ * The id, of STORE_ID_LEN bytes, of the token lock whose token the argument is, or of a
+ * permit; and the text of a permit's id, of LR_SECRET_ID_LEN bytes.
+ */
+extern void arg_id(FunctionCallInfo fcinfo, int argno, KindId kind, uint8 *id);
 extern text *id_to_text(const uint8 *id);
 
 /* The id, of STORE_ID_LEN bytes, of the condition that an argument names. */
@@ -139,9 +138,38 @@ extern bool replicated_is_own;
 extern bool replicated_is_trigger(Oid function);
 
 /* ----------
- * fence.c: Locks with fencing tokens.
+ * fence.c: Locks with fencing tokens, and statements on tables of tokens.
  * ----------
  */
+
+/* The columns of these tables; redis_lock_counters has the first two. */
+#define TOKEN_COLUMNS	3
+
+extern const Oid token_types[TOKEN_COLUMNS];
+
+/* A row that a statement uses, that was replicated, or that is in the table. */
+typedef struct TokenRow
+{
+	Datum		value[TOKEN_COLUMNS];	/* key, token, recorded_at */
+	bool		isnull[TOKEN_COLUMNS];
+} TokenRow;
+
+/* Raise: insert the row, or raise the token of the row of that key. */
+typedef enum TokenStatement
+{
+	FENCE_RAISE,
+	FENCE_READ,					/* sets *token */
+	FENCE_DELETE,
+	COUNTER_RAISE,
+	TOKEN_STATEMENTS
+} TokenStatement;
+
+/*
+ * Run a statement on the table, which is in that schema, as the owner of the table.
+ * Returns the number of rows.
+ */
+extern uint64 tokens_run(TokenStatement statement, Oid schema, Oid table,
+						 const TokenRow *row, int64 *token);
 
 /*
  * Take a lock with its token.  At transaction level, record the token in this

@@ -39,6 +39,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "report.h"
 #include "session/session.h"
@@ -49,39 +50,46 @@ PG_FUNCTION_INFO_V1(lockredis_fence_check);
 PG_FUNCTION_INFO_V1(lockredis_fence_forget);
 
 /* ----------
- * The table
+ * Statements on tables of tokens
  * ----------
  */
 
 #define FENCE_TABLE		"redis_fences"
 
-typedef enum FenceStatement
+/* A statement, with the plan that was made for this table in a schema of this name. */
+typedef struct Statement
 {
-	FENCE_RAISE,
-	FENCE_READ,
-	FENCE_DELETE,
-	FENCE_STATEMENTS
-} FenceStatement;
+	const char *table_name;
+	int			result;
+	const char *text;
+	SPIPlanPtr	plan;
+	Oid			table;
+	NameData	schema;
+} Statement;
 
-static const char *const statement_text[FENCE_STATEMENTS] = {
-	"INSERT INTO %s AS f (key, token, recorded_at) "
-	"VALUES ($1, $2, pg_catalog.clock_timestamp()) "
-	"ON CONFLICT (key) DO UPDATE "
-	"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
-	"WHERE f.token OPERATOR(pg_catalog.<) EXCLUDED.token",
-	"SELECT token FROM %s WHERE key OPERATOR(pg_catalog.=) $1",
-	"DELETE FROM %s WHERE key OPERATOR(pg_catalog.=) $1"
+static Statement statements[TOKEN_STATEMENTS] = {
+	[FENCE_RAISE] = {FENCE_TABLE, SPI_OK_INSERT,
+		"INSERT INTO %s AS t (key, token, recorded_at) VALUES ($1, $2, $3) "
+		"ON CONFLICT (key) DO UPDATE "
+		"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"},
+	[FENCE_READ] = {FENCE_TABLE, SPI_OK_SELECT,
+	"SELECT token FROM %s WHERE key OPERATOR(pg_catalog.=) $1"},
+	[FENCE_DELETE] = {FENCE_TABLE, SPI_OK_DELETE,
+	"DELETE FROM %s WHERE key OPERATOR(pg_catalog.=) $1"},
+	[COUNTER_RAISE] = {"redis_lock_counters", SPI_OK_INSERT,
+		"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
+		"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
+	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}
 };
 
-/*
- * The saved plans are valid for this table, and for the name that its schema had then.
- */
-static SPIPlanPtr plans[FENCE_STATEMENTS];
-static Oid	plans_table = InvalidOid;
-static NameData plans_schema;
+const Oid	token_types[TOKEN_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
+
+/* The statement that is analyzed, or analyzed again, at present. */
+static const Statement *analyzed;
 
 /*
- * fences_check_relations --- raise an error if a statement means another table than
+ * tokens_check_relations --- raise an error if a statement means another table than
  * ours
  *
  * PostgreSQL analyzes the text of a plan again when something has changed.  Somebody
@@ -89,7 +97,7 @@ static NameData plans_schema;
  * would run as the owner of ours.  This is called for each column that is named.
  */
 static Node *
-fences_check_relations(ParseState *pstate, ColumnRef *column)
+tokens_check_relations(ParseState *pstate, ColumnRef *column)
 {
 	ListCell   *lc;
 
@@ -97,86 +105,131 @@ fences_check_relations(ParseState *pstate, ColumnRef *column)
 	{
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
-		if (rte->rtekind == RTE_RELATION && rte->relid != plans_table)
+		if (rte->rtekind == RTE_RELATION && rte->relid != analyzed->table)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_TABLE),
 					 errmsg("table \"%s\" of extension lockredis has moved",
-							FENCE_TABLE)));
+							analyzed->table_name)));
 	}
 	return NULL;
 }
 
 static void
-fences_set_up_parser(ParseState *pstate, void *arg)
+tokens_set_up_parser(ParseState *pstate, void *arg)
 {
-	static const Oid types[2] = {TEXTOID, INT8OID};
-
-	setup_parse_fixed_parameters(pstate, types, lengthof(types));
-	pstate->p_pre_columnref_hook = fences_check_relations;
-}
-
-static void
-fences_forget_plans(void)
-{
-	for (int i = 0; i < FENCE_STATEMENTS; i++)
-	{
-		if (plans[i] != NULL)
-			SPI_freeplan(plans[i]);
-		plans[i] = NULL;
-	}
+	setup_parse_fixed_parameters(pstate, token_types, TOKEN_COLUMNS);
+	pstate->p_pre_columnref_hook = tokens_check_relations;
 }
 
 /*
- * fences_get_plan --- the plan of a statement, made on first use and again for a new
+ * tokens_get_plan --- the plan of a statement, made on first use and again for a new
  * table
  */
 static SPIPlanPtr
-fences_get_plan(FenceStatement statement, Oid schema, Oid table)
+tokens_get_plan(Statement *s, Oid schema, Oid table)
 {
 	char	   *schema_name = get_namespace_name(schema);
 
 	if (schema_name == NULL)
 		elog(ERROR, "cache lookup failed for schema %u", schema);
-	if (plans_table != table ||
-		strcmp(NameStr(plans_schema), schema_name) != 0)
+	if (s->plan != NULL &&
+		(s->table != table || strcmp(NameStr(s->schema), schema_name) != 0))
 	{
-		fences_forget_plans();
-		plans_table = table;
-		namestrcpy(&plans_schema, schema_name);
+		SPI_freeplan(s->plan);
+		s->plan = NULL;
 	}
-	if (plans[statement] == NULL)
+	analyzed = s;
+	if (s->plan == NULL)
 	{
-		char	   *sql = psprintf(statement_text[statement],
-								   quote_qualified_identifier(schema_name, FENCE_TABLE));
-		SPIPlanPtr	plan = SPI_prepare_params(sql, fences_set_up_parser, NULL, 0);
+		SPIPlanPtr	plan;
 
+		s->table = table;
+		namestrcpy(&s->schema, schema_name);
+		plan = SPI_prepare_params(psprintf(s->text,
+										   quote_qualified_identifier(schema_name, s->table_name)),
+								  tokens_set_up_parser, NULL, 0);
 		if (plan == NULL)
 			elog(ERROR, "SPI_prepare_params failed: %s",
 				 SPI_result_code_string(SPI_result));
 		SPI_keepplan(plan);
-		plans[statement] = plan;
+		s->plan = plan;
 	}
-	return plans[statement];
+	return s->plan;
+}
+
+/* After an error the abort of the (sub)transaction restores the user id. */
+static uint64
+tokens_run_as(Oid owner, Statement *s, Oid schema, Oid table, const TokenRow *row,
+			  int64 *token)
+{
+	ParamListInfo params = makeParamList(TOKEN_COLUMNS);
+	Oid			save_user;
+	int			save_context;
+	uint64		processed;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(owner,
+						   save_context | SECURITY_LOCAL_USERID_CHANGE |
+						   SECURITY_NOFORCE_RLS);
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	for (int i = 0; i < TOKEN_COLUMNS; i++)
+		params->params[i] = (ParamExternData) {
+			.ptype = token_types[i],.value = row->value[i],.isnull = row->isnull[i],
+			.pflags = PARAM_FLAG_CONST
+		};
+	if (SPI_execute_plan_with_paramlist(tokens_get_plan(s, schema, table), params,
+										false, 0) != s->result)
+		elog(ERROR, "could not use table \"%s\"", s->table_name);
+	processed = SPI_processed;
+	if (s->result == SPI_OK_SELECT && processed > 0)
+	{
+		bool		isnull;
+
+		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
+											 SPI_tuptable->tupdesc, 1, &isnull));
+	}
+	SPI_finish();
+	SetUserIdAndSecContext(save_user, save_context);
+	return processed;
 }
 
 /*
- * fences_find_table --- the fence table and its owner
+ * tokens_run --- see arguments.h
  */
-static Oid
-fences_find_table(Oid schema, Oid *owner)
+uint64
+tokens_run(TokenStatement statement, Oid schema, Oid table, const TokenRow *row,
+		   int64 *token)
 {
-	Oid			table = get_relname_relid(FENCE_TABLE, schema);
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	bool		save_own = replicated_is_own;
+	uint64		processed = 0;
+	Oid			owner;
 
 	if (!HeapTupleIsValid(tuple))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table \"%s\" of extension lockredis does not exist",
-						FENCE_TABLE)));
-	*owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
+						statements[statement].table_name)));
+	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
 	ReleaseSysCache(tuple);
-	return table;
+	replicated_is_own = true;
+	PG_TRY();
+	{
+		processed = tokens_run_as(owner, &statements[statement], schema, table, row, token);
+	}
+	PG_FINALLY();
+	{
+		replicated_is_own = save_own;
+	}
+	PG_END_TRY();
+	return processed;
 }
+
+/* ----------
+ * The fence table
+ * ----------
+ */
 
 static Oid
 function_owner(Oid function)
@@ -199,7 +252,7 @@ function_owner(Oid function)
  * lock prevents new triggers until the end of the transaction.
  */
 static void
-fences_check_triggers(Oid table, Oid owner)
+fences_check_triggers(Oid table)
 {
 	Relation	rel = table_open(table, RowExclusiveLock);
 
@@ -212,7 +265,7 @@ fences_check_triggers(Oid table, Oid owner)
 
 		if (trigger->tgisinternal ||
 			(trigger->tgqual == NULL &&
-			 (function_owner(trigger->tgfoid) == owner ||
+			 (function_owner(trigger->tgfoid) == rel->rd_rel->relowner ||
 			  replicated_is_trigger(trigger->tgfoid))))
 			continue;
 		ereport(ERROR,
@@ -226,85 +279,27 @@ fences_check_triggers(Oid table, Oid owner)
 	table_close(rel, NoLock);
 }
 
-static void
-fences_set_param(ParamListInfo params, int i, Oid type, Datum value, bool isnull)
-{
-	params->params[i].ptype = type;
-	params->params[i].value = value;
-	params->params[i].isnull = isnull;
-	params->params[i].pflags = PARAM_FLAG_CONST;
-}
-
-/* After an error the abort of the (sub)transaction restores the user id. */
-static uint64
-fences_run_as_owner(FenceStatement statement, Oid schema, const LrName *name,
-					int64 *token)
-{
-	Oid			save_user;
-	int			save_context;
-	Oid			owner;
-	Oid			table = fences_find_table(schema, &owner);
-	ParamListInfo params;
-	uint64		processed;
-	int			expected = statement == FENCE_RAISE ? SPI_OK_INSERT :
-		statement == FENCE_READ ? SPI_OK_SELECT : SPI_OK_DELETE;
-
-	if (statement != FENCE_READ)
-		fences_check_triggers(table, owner);
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(owner,
-						   save_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_NOFORCE_RLS);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-
-	params = makeParamList(2);
-	fences_set_param(params, 0, TEXTOID,
-					 CStringGetTextDatum(lr_name_to_show(name->data, name->len)),
-					 false);
-	fences_set_param(params, 1, INT8OID,
-					 statement == FENCE_RAISE ? Int64GetDatum(*token) : (Datum) 0,
-					 statement != FENCE_RAISE);
-	if (SPI_execute_plan_with_paramlist(fences_get_plan(statement, schema, table),
-										params, false, 0) != expected)
-		elog(ERROR, "could not use table \"%s\"", FENCE_TABLE);
-	processed = SPI_processed;
-	if (statement == FENCE_READ && processed > 0)
-	{
-		bool		isnull;
-
-		*token = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0],
-											 SPI_tuptable->tupdesc, 1, &isnull));
-	}
-
-	SPI_finish();
-	SetUserIdAndSecContext(save_user, save_context);
-	return processed;
-}
-
 /*
  * fences_run --- run a statement on the fence table; returns the number of rows
  *
  * A SELECT sets *token.
  */
 static uint64
-fences_run(FenceStatement statement, Oid schema, const LrName *name,
-		   int64 *token)
+fences_run(TokenStatement statement, Oid schema, const LrName *name, int64 *token)
 {
-	bool		save_own = replicated_is_own;
-	uint64		processed = 0;
+	Oid			table = get_relname_relid(FENCE_TABLE, schema);
+	bool		raise = statement == FENCE_RAISE;
+	TokenRow	row = {.isnull = {false, !raise, !raise}};
 
-	replicated_is_own = true;
-	PG_TRY();
+	if (statement != FENCE_READ && OidIsValid(table))
+		fences_check_triggers(table);
+	row.value[0] = CStringGetTextDatum(lr_name_to_show(name->data, name->len));
+	if (raise)
 	{
-		processed = fences_run_as_owner(statement, schema, name, token);
+		row.value[1] = Int64GetDatum(*token);
+		row.value[2] = TimestampTzGetDatum(GetCurrentTimestamp());
 	}
-	PG_FINALLY();
-	{
-		replicated_is_own = save_own;
-	}
-	PG_END_TRY();
-	return processed;
+	return tokens_run(statement, schema, table, &row, token);
 }
 
 /*

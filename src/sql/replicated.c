@@ -25,15 +25,10 @@
  */
 #include "lockredis.h"
 
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "executor/spi.h"
 #include "fmgr.h"
-#include "nodes/params.h"
-#include "parser/parse_node.h"
-#include "parser/parse_param.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "sql/arguments.h"
@@ -42,42 +37,21 @@ PG_FUNCTION_INFO_V1(lockredis_replicated);
 
 bool		replicated_is_own = false;
 
-/* The columns of tables of tokens, in this order. */
-#define TOKEN_COLUMNS	3
-
 static const char *const token_column[TOKEN_COLUMNS] = {
 	"key", "token", "recorded_at"
 };
-static const Oid token_type[TOKEN_COLUMNS] = {TEXTOID, INT8OID, TIMESTAMPTZOID};
 
 typedef struct TokenTable
 {
 	const char *name;
 	int			ncolumns;
-	const char *raise;
+	TokenStatement raise;
 } TokenTable;
 
 static const TokenTable token_tables[] = {
-	{"redis_fences", 3,
-		"INSERT INTO %s AS t (key, token, recorded_at) VALUES ($1, $2, $3) "
-		"ON CONFLICT (key) DO UPDATE "
-		"SET token = EXCLUDED.token, recorded_at = EXCLUDED.recorded_at "
-	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"},
-	{"redis_lock_counters", 2,
-		"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
-		"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
-	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}
+	{"redis_fences", 3, FENCE_RAISE},
+	{"redis_lock_counters", 2, COUNTER_RAISE}
 };
-
-/* A row that was replicated, or that is in the table. */
-typedef struct TokenRow
-{
-	Datum		value[TOKEN_COLUMNS];
-	bool		isnull[TOKEN_COLUMNS];
-} TokenRow;
-
-/* The table whose token is raised; see replicated_check_relations. */
-static Oid	raised_table;
 
 /*
  * find_token_table --- NULL if the table has rows of locks, not tokens
@@ -100,118 +74,18 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
+	*row = (TokenRow) {.isnull = {true, true, true}};
 	for (int i = 0; i < table->ncolumns; i++)
 	{
 		int			column = SPI_fnumber(desc, token_column[i]);
 
-		if (column <= 0 || SPI_gettypeid(desc, column) != token_type[i])
+		if (column <= 0 || SPI_gettypeid(desc, column) != token_types[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("table \"%s\" is not as the script of the extension makes it",
 							table->name)));
 		row->value[i] = SPI_getbinval(tuple, desc, column, &row->isnull[i]);
 	}
-}
-
-/*
- * replicated_check_relations --- raise an error if the statement means another table
- *
- * Somebody could rename the schema just now and put another table in its place, with
- * triggers that would run as the owner of ours.
- */
-static Node *
-replicated_check_relations(ParseState *pstate, ColumnRef *column)
-{
-	ListCell   *lc;
-
-	foreach(lc, pstate->p_rtable)
-	{
-		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
-
-		if (rte->rtekind == RTE_RELATION && rte->relid != raised_table)
-			ereport(ERROR,
-					(errcode(ERRCODE_UNDEFINED_TABLE),
-					 errmsg("a table of extension lockredis has moved")));
-	}
-	return NULL;
-}
-
-static void
-replicated_set_up_parser(ParseState *pstate, void *arg)
-{
-	setup_parse_fixed_parameters(pstate, token_type, TOKEN_COLUMNS);
-	pstate->p_pre_columnref_hook = replicated_check_relations;
-}
-
-/*
- * run_raise --- make the token of the row at least as high as the replicated one
- */
-static void
-run_raise(Relation rel, const TokenTable *table, const TokenRow *row)
-{
-	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
-	ParamListInfo params = makeParamList(TOKEN_COLUMNS);
-	SPIPlanPtr	plan;
-
-	if (schema == NULL)
-		elog(ERROR, "cache lookup failed for schema %u", RelationGetNamespace(rel));
-	for (int i = 0; i < TOKEN_COLUMNS; i++)
-	{
-		ParamExternData *param = &params->params[i];
-
-		param->ptype = token_type[i];
-		param->isnull = i >= table->ncolumns || row->isnull[i];
-		param->value = param->isnull ? (Datum) 0 : row->value[i];
-		param->pflags = PARAM_FLAG_CONST;
-	}
-	raised_table = RelationGetRelid(rel);
-	plan = SPI_prepare_params(psprintf(table->raise,
-									   quote_qualified_identifier(schema, table->name)),
-							  replicated_set_up_parser, NULL, 0);
-	if (plan == NULL)
-		elog(ERROR, "SPI_prepare_params failed: %s", SPI_result_code_string(SPI_result));
-	if (SPI_execute_plan_with_paramlist(plan, params, false, 0) != SPI_OK_INSERT)
-		elog(ERROR, "could not use table \"%s\"", table->name);
-}
-
-/*
- * raise_token --- insert the row, or raise the token of the existing one
- *
- * This runs as the owner of the table, since a subscription may have the right to
- * insert only.  Only triggers that the owner has enabled for replicas fire, and a role
- * that may merely create triggers cannot do that.  After an error the abort restores
- * the user id.
- */
-static void
-raise_token(Relation rel, const TokenTable *table, const TokenRow *row)
-{
-	Oid			save_user;
-	int			save_context;
-
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner,
-						   save_context | SECURITY_LOCAL_USERID_CHANGE |
-						   SECURITY_NOFORCE_RLS);
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	run_raise(rel, table, row);
-	SPI_finish();
-	SetUserIdAndSecContext(save_user, save_context);
-}
-
-static void
-raise_token_as_own(Relation rel, const TokenTable *table, const TokenRow *row)
-{
-	replicated_is_own = true;
-	PG_TRY();
-	{
-		raise_token(rel, table, row);
-	}
-	PG_FINALLY();
-	{
-		replicated_is_own = false;
-	}
-	PG_END_TRY();
 }
 
 /*
@@ -256,6 +130,10 @@ is_replicated(void)
 
 /*
  * apply_row --- the row to write; NULL to ignore it
+ *
+ * An insert is left to a statement that runs as the owner of the table, since a
+ * subscription may have the right to insert only.  Only triggers that the owner has
+ * enabled for replicas fire, and a role that may merely create triggers cannot do that.
  */
 static HeapTuple
 apply_row(TriggerData *data, HeapTuple tuple)
@@ -269,7 +147,7 @@ apply_row(TriggerData *data, HeapTuple tuple)
 	get_token_row(rel, table, tuple, &row);
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
 		return is_raise(rel, table, data->tg_trigtuple, &row) ? tuple : NULL;
-	raise_token_as_own(rel, table, &row);
+	(void) tokens_run(table->raise, RelationGetNamespace(rel), RelationGetRelid(rel), &row, NULL);
 	return NULL;
 }
 

@@ -181,27 +181,15 @@ release_all(FunctionCallInfo fcinfo, const Verb *verb)
 }
 
 /*
- * release_token --- (key, token): release a token lock; false if this token does not
- * hold it
- */
-static Datum
-release_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	LockToken	token;
-
-	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_unlock(name, verb->kind, &token));
-}
-
-/*
- * release_id --- (key, id): release a permit; false if it has ended
+ * release_id --- (key, token or id): release a token lock or a permit; false if it has
+ * ended
  */
 static Datum
 release_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	uint8		id[LR_SECRET_ID_LEN];
+	uint8		id[STORE_ID_LEN];
 
-	arg_id(fcinfo, 1, id);
+	arg_id(fcinfo, 1, verb->kind, id);
 	PG_RETURN_BOOL(session_release_id(name, verb->kind, id));
 }
 
@@ -222,31 +210,15 @@ extend(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 }
 
 /*
- * extend_token --- (key, token, lease): likewise; false if this token does not hold the
- * lock
- */
-static Datum
-extend_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	LockToken	token;
-	bool		renewed;
-
-	arg_token(fcinfo, 1, &token);
-	arg_require_lease(fcinfo, 2);
-	PG_RETURN_BOOL(session_token_extend(name, verb->kind, &token,
-										arg_lease_ms(fcinfo, 2, &renewed)));
-}
-
-/*
- * extend_id --- (key, id, lease): likewise; false if the permit has ended
+ * extend_id --- (key, token or id, lease): likewise; false if it has ended
  */
 static Datum
 extend_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	uint8		id[LR_SECRET_ID_LEN];
+	uint8		id[STORE_ID_LEN];
 	bool		renewed;
 
-	arg_id(fcinfo, 1, id);
+	arg_id(fcinfo, 1, verb->kind, id);
 	arg_require_lease(fcinfo, 2);
 	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id,
 									 arg_lease_ms(fcinfo, 2, &renewed)));
@@ -610,10 +582,10 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 token_is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	LockToken	token;
+	uint8		id[STORE_ID_LEN];
 
-	arg_token(fcinfo, 1, &token);
-	PG_RETURN_BOOL(session_token_is_held(name, verb->kind, &token));
+	arg_id(fcinfo, 1, verb->kind, id);
+	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id, 0));
 }
 
 /* ----------
@@ -736,8 +708,8 @@ VERB(lockredis_permit_extend, extend_id, KIND_PERMIT)
 /* Token locks */
 VERB(lockredis_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, WAITS)
 VERB(lockredis_try_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, TRIES)
-VERB(lockredis_token_unlock, release_token, KIND_TOKEN)
-VERB(lockredis_token_extend, extend_token, KIND_TOKEN)
+VERB(lockredis_token_unlock, release_id, KIND_TOKEN)
+VERB(lockredis_token_extend, extend_id, KIND_TOKEN)
 VERB(lockredis_token_is_held, token_is_held, KIND_TOKEN)
 
 /* Semaphores */

@@ -96,7 +96,7 @@ token_unlock(void)
 	had[k][0] = '\0';
 	token_make(token, strlen(token), &made);
 	note_token(&name, token, &made, REDIS_TOKEN_LOOSE);
-	sim_trace("-> %s", session_token_unlock(&name, KIND_TOKEN, &made) ? "true" : "false");
+	sim_trace("-> %s", session_release_id(&name, KIND_TOKEN, made.id) ? "true" : "false");
 	sim_reached("token unlocked");
 }
 
@@ -111,9 +111,9 @@ token_extend(void)
 		return;
 	token_make(had[k], strlen(had[k]), &made);
 	if (sim_draw(2))
-		sim_trace("-> %s", session_token_is_held(&name, KIND_TOKEN, &made) ? "held" : "not held");
+		sim_trace("-> %s", session_extend_id(&name, KIND_TOKEN, made.id, 0) ? "held" : "not held");
 	else
-		sim_trace("-> %s", session_token_extend(&name, KIND_TOKEN, &made, SIM_PICK(2000, 600000)) ?
+		sim_trace("-> %s", session_extend_id(&name, KIND_TOKEN, made.id, SIM_PICK(2000, 600000)) ?
 				  "extended" : "gone");
 }
 
