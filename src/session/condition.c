@@ -244,7 +244,7 @@ monitor_abandon(void)
  * monitor_wait --- release the lock, wait for its condition, and acquire the lock again
  *
  * False: the time was over first; true: notified, or the store cannot tell.  When this
- * raises, the session has lost the lock.
+ * raises, the session has lost the lock, and the abort does the rest (xact_clean_up).
  */
 static bool
 monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
@@ -253,23 +253,12 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 	KindId		kind = entry->key.kind;
 	LrIndex		before = entry->hold;
 	HeldEntry  *now;
-	bool		told = false;
+	bool		told;
 
 	if (!lt_stock_rows(MONITOR_ROWS))
 		report_table_full();
-	PG_TRY();
-	{
-		told = monitor_sleep(name, before, id, wait_us);
-		monitor_take_again(name, view);
-	}
-	PG_CATCH();
-	{
-		monitor_abandon();
-		lt_return_rows();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
-
+	told = monitor_sleep(name, before, id, wait_us);
+	monitor_take_again(name, view);
 	monitor_end_told(name);
 	monitor.has_lock = false;
 	lt_return_rows();

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * release.c
- *	  Release locks, in batches.
+ *	  Release locks, in batches; and have the store count what a transaction has left to
+ *	  its commit.
  *
  * One batch serves redis_unlock, redis_unlock_all, the end of a transaction, DISCARD
  * ALL and the end of the session.  In the latter three it cannot raise.
@@ -22,6 +23,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "locktable/watch.h"
 #include "names.h"
 #include "session/session.h"
 #include "session/session_int.h"
@@ -54,6 +56,8 @@ typedef struct ReleaseBatch
 } ReleaseBatch;
 
 static ReleaseBatch batch;
+
+int			counts_pending = 0;
 
 /* A release that was sent has notified a client elsewhere. */
 static bool notified_elsewhere = false;
@@ -103,6 +107,7 @@ release_trim(int n)
 {
 	int			size = batch.size;
 
+	n += counts_pending;
 	while (size > BATCH_SIZE_KEPT && n <= size / 4)
 		size /= 2;
 	if (size < batch.size && !batch.active)
@@ -115,6 +120,7 @@ release_reserve(int n)
 	int			size;
 
 	release_trim(n);
+	n += counts_pending;
 	if (n <= batch.size)
 		return;
 	size = Max(batch.size, BATCH_SIZE_FIRST);
@@ -183,6 +189,69 @@ release_add(HeldEntry *entry, bool told, HoldView *view)
 	if (!told)
 		item->view.guard = GUARD_OFF;
 	return true;
+}
+
+/* ----------
+ * Counts
+ * ----------
+ */
+
+/*
+ * count_prepare --- prepare the request for a record, in the store that counts now
+ */
+void
+count_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
+{
+	ask_prepare(op, STORE_TALLY, key, lr_first_store());
+	op->hold = hold;
+	op->owner = lt_owner(hold);
+	op->amount = lt_owed_amount(hold);
+}
+
+void
+release_add_count(const HeldKey *key, LrIndex hold)
+{
+	ReleaseItem *item = &batch.items[batch.n];
+
+	memset(item, 0, sizeof(ReleaseItem));
+	item->view.kind = key->kind;
+	count_prepare(&batch.ops[batch.n++], key, hold);
+	batch.active = true;
+	counts_pending--;
+}
+
+/* A store with messages notifies the sessions of this server, too. */
+void
+count_wake(const StoreOp *op)
+{
+	if (!lr_store_can(op->store, STORE_HAS_PUSH))
+		lt_wake_waiter(0, op->name, op->name_len);
+}
+
+void
+count_done(const StoreOp *op)
+{
+	if (op->outcome == STORE_OK)
+	{
+		ask_forget(op);
+		count_wake(op);
+	}
+	lt_owed_done(op->hold);
+}
+
+/*
+ * release_finish_count --- apply the outcome of a count after the commit
+ *
+ * No error can be raised, so the watchdog also repeats a request that was refused.
+ */
+static void
+release_finish_count(StoreOp *op)
+{
+	ask_distrust(op);
+	if (op->outcome == STORE_OK)
+		count_done(op);
+	else
+		lt_leave_owed(op->hold, op);
 }
 
 /* ----------
@@ -257,7 +326,10 @@ release_finish(ReleaseTally *tally)
 	memset(tally, 0, sizeof(ReleaseTally));
 	tally->released = batch.nhanded;
 	for (int i = 0; i < batch.n; i++)
-		release_finish_one(tally, &batch.ops[i], &batch.items[i]);
+		if (batch.ops[i].kind == STORE_TALLY)
+			release_finish_count(&batch.ops[i]);
+		else
+			release_finish_one(tally, &batch.ops[i], &batch.items[i]);
 	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
 	lr_count_many(STAT_LOSSES, tally->gone);
 	if (tally->gone > 0)

@@ -72,6 +72,21 @@ extern void release_trim(int n);
 extern bool release_add(HeldEntry *entry, bool told, HoldView *view);
 
 /*
+ * A batch also counts, at the end of a transaction that has committed.  counts_pending: how
+ * many records this transaction is to have counted; release_reserve() and release_trim() keep
+ * room for them, too.  release_add_count adds the request for one of them.  Never raises.
+ */
+extern int	counts_pending;
+extern void release_add_count(const HeldKey *key, LrIndex hold);
+
+/* The request for a record; and its record is done: the store has counted, or refused. */
+extern void count_prepare(StoreOp *op, const HeldKey *key, LrIndex hold);
+extern void count_done(const StoreOp *op);
+
+/* Wake sessions that wait for a number that the store has changed. */
+extern void count_wake(const StoreOp *op);
+
+/*
  * Run the batch.  With STORE_WAIT an interrupt can end this early; the session does not
  * have the holds any more even then.  With STORE_POLL it never raises.
  */
@@ -122,16 +137,8 @@ extern void untold_transaction_ends(bool commit);
 extern void untold_subtransaction_aborts(void);
 extern bool untold_is_empty(void);
 
-/* Does this transaction have anything to be counted at its commit? */
-extern bool counts_pending(void);
-
-/*
- * For the end of a transaction or an aborted subtransaction.  Never raise, allocate or
- * use a latch.
- */
+/* An entry of an aborted transaction or subtransaction is not to be counted.  Never raises. */
 extern void counts_undo(const Track *t);
-extern void counts_add(const Track *t);
-extern void counts_run_at_end(void);
 
 /* Leave the request under way, after an error or before the session ends. */
 extern void counts_abandon(void);

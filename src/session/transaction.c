@@ -98,13 +98,19 @@ xact_end_record(const Track *t, bool commit)
 		entry->recorded = t->before;
 }
 
+/*
+ * xact_end_count --- have a record counted, or subtract an entry
+ *
+ * There is one request for each record, added with the entry that made the record: the
+ * amount includes that of later entries.
+ */
 static void
 xact_end_count(const Track *t, bool commit)
 {
-	if (commit)
-		counts_add(t);
-	else
+	if (!commit)
 		counts_undo(t);
+	else if (t->first)
+		release_add_count(&t->key, t->hold);
 }
 
 /*
@@ -235,7 +241,6 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 		while (nfailed_jobs > 0 && !is_commit)
 			xact_end_failed_jobs();
 		release_end_transaction();
-		counts_run_at_end();
 		lt_check_transaction_end();
 	}
 	xact_forget();
@@ -336,7 +341,7 @@ xact_callback(XactEvent event, void *arg)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
-			if (counts_pending())
+			if (counts_pending > 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that changes counts in Redis")));

@@ -408,8 +408,8 @@ untold_forget_some(const char *name, int len, KindId kind, int64 amount)
  *
  * What is to be counted at the commit of the transaction has one record for each name
  * from the first call on, and entries on the transaction's stack (track.c): a
- * subtransaction that aborts subtracts its own.  The requests are sent after the
- * releases of the transaction's locks: its changes are visible then.
+ * subtransaction that aborts subtracts its own.  The requests are sent with the releases of
+ * the transaction's locks (release.c): its changes are visible then.
  * ----------
  */
 
@@ -421,27 +421,6 @@ static struct
 								 * there is none */
 	StoreOp		op;
 }			counting;
-
-/* Requests to be sent at the end of the transaction; room is reserved before. */
-static struct
-{
-	int			npending;		/* records of this transaction */
-	int			n;
-	int			size;
-	StoreOp    *ops;			/* each has its hold */
-}			at_end;
-
-/*
- * counts_prepare --- prepare the request for a record, in the store that counts now
- */
-static void
-counts_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
-{
-	ask_prepare(op, STORE_TALLY, key, lr_first_store());
-	op->hold = hold;
-	op->owner = lt_owner(hold);
-	op->amount = lt_owed_amount(hold);
-}
 
 /*
  * counts_is_open --- may the request have run unanswered, or may it still run?
@@ -459,42 +438,24 @@ counts_is_open(const StoreOp *op)
 }
 
 /*
- * counts_tell --- the store has changed the number: wake waiting sessions
- *
- * A store with messages notifies the sessions of this server, too.
- */
-static void
-counts_tell(const StoreOp *op)
-{
-	if (!lr_store_can(op->store, STORE_HAS_PUSH))
-		lt_wake_waiter(0, op->name, op->name_len);
-}
-
-/*
  * counts_settle --- apply an outcome to its record; false: the watchdog goes on
  *
- * A refusal is an error for the caller.  After a commit no error can be raised, so the
- * watchdog tries again.
+ * A refusal is an error for the caller.
  *
  * Permits that are released now, or will be, must not be released a second time if the
  * statement that took them fails.
  */
 static bool
-counts_settle(const StoreOp *op, bool committed)
+counts_settle(const StoreOp *op)
 {
-	if (!committed && (counts_is_open(op) || op->outcome == STORE_OK))
+	if (counts_is_open(op) || op->outcome == STORE_OK)
 		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
-	if (counts_is_open(op) || (committed && op->outcome != STORE_OK))
+	if (counts_is_open(op))
 	{
 		lt_leave_owed(op->hold, op);
 		return false;
 	}
-	if (op->outcome == STORE_OK)
-	{
-		ask_forget(op);
-		counts_tell(op);
-	}
-	lt_owed_done(op->hold);
+	count_done(op);
 	return true;
 }
 
@@ -526,7 +487,7 @@ counts_abandon(void)
 	counting.active = false;
 	ask_abandon();
 	counts_note_first(&counting.op);
-	(void) counts_settle(&counting.op, false);
+	(void) counts_settle(&counting.op);
 }
 
 /*
@@ -566,24 +527,16 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 	wait_require_place();
 	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &hold))
 		report_table_full();
-	counts_prepare(&counting.op, &key, hold);
+	key.data = lt_hold_name(hold);
+	count_prepare(&counting.op, &key, hold);
 	counting.sent_at = 0;
 	counting.active = true;
-	PG_TRY();
-	{
-		counts_ask();
-	}
-	PG_CATCH();
-	{
-		counts_abandon();
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	counts_ask();
 	counting.active = false;
 
 	outcome = counting.op.outcome;
 	*left = counting.op.available;
-	if (!counts_settle(&counting.op, false))
+	if (!counts_settle(&counting.op))
 	{
 		ask_report_failure(WARNING, outcome);
 		return false;
@@ -600,32 +553,6 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
  * ----------
  */
 
-bool
-counts_pending(void)
-{
-	return at_end.npending > 0;
-}
-
-/*
- * counts_reserve --- reserve room to send n requests without raising
- */
-static void
-counts_reserve(int n)
-{
-	int			size = Max(at_end.size, 8);
-
-	if (n <= at_end.size)
-		return;
-	while (size < n)
-		size *= 2;
-	at_end.size = 0;
-	at_end.ops = at_end.ops == NULL ?
-		MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * (Size) size) :
-		repalloc_huge(at_end.ops, sizeof(StoreOp) * (Size) size);
-	ask_reserve(size);
-	at_end.size = size;
-}
-
 void
 counts_at_commit(const LrName *name, KindId kind, int64 amount)
 {
@@ -636,14 +563,14 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 
 	request_require_number(kind, name);
 	track_reserve();
-	hold = counts_pending() ? lt_find_owed(name, kind) : LR_NONE;
+	hold = counts_pending > 0 ? lt_find_owed(name, kind) : LR_NONE;
 	first = hold == LR_NONE;
 	if (first)
 	{
-		counts_reserve(at_end.npending + 1);
+		release_reserve(held_count() + 1);
 		if (!lt_owe(name, kind, SCOPE_XACT, amount, &hold))
 			report_table_full();
-		at_end.npending++;
+		counts_pending++;
 	}
 	else if (pg_add_s64_overflow(lt_owed_amount(hold), amount, &sum))
 		ereport(ERROR,
@@ -662,46 +589,8 @@ void
 counts_undo(const Track *t)
 {
 	if (t->first)
-		at_end.npending--;
+		counts_pending--;
 	lt_owe_more(t->hold, -t->amount);
-}
-
-/*
- * counts_add --- the transaction has committed: add its request to those to be sent
- *
- * There is one for each record, added with the entry that made the record: the amount
- * includes that of later entries.
- */
-void
-counts_add(const Track *t)
-{
-	if (!t->first)
-		return;
-	Assert(at_end.n < at_end.size);
-	counts_prepare(&at_end.ops[at_end.n++], &t->key, t->hold);
-}
-
-/*
- * counts_run_at_end --- send the requests of a transaction that has committed
- *
- * See release_run_at_end() for how long that may take.
- */
-void
-counts_run_at_end(void)
-{
-	at_end.npending = 0;
-	if (at_end.n == 0)
-		return;
-	ask_run_until(at_end.ops, at_end.n, lr_now() + release_patience(at_end.n),
-				  STORE_POLL);
-	for (int i = 0; i < at_end.n; i++)
-	{
-		StoreOp    *op = &at_end.ops[i];
-
-		ask_distrust(op);
-		(void) counts_settle(op, true);
-	}
-	at_end.n = 0;
 }
 
 /* A request that has failed at once is repeated after this time. */
@@ -952,7 +841,7 @@ session_number(const LrName *name, KindId kind, StoreOp *op)
 	if (op->outcome != STORE_OK && op->outcome != STORE_MISSING)
 		ask_report_failure(ERROR, op->outcome);
 	if (wanted.kind == STORE_DEFINE)
-		counts_tell(op);
+		count_wake(op);
 	return op->outcome == STORE_OK;
 }
 
