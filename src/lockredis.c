@@ -117,7 +117,7 @@ told_utility(PlannedStmt *pstmt, const char *query_string,
 	bool		procedural = !IsA(pstmt->utilityStmt, AlterSystemStmt);
 
 	if (procedural)
-		track_enter_procedural();
+		track_procedural_depth++;
 	lr_in_alter_system = !procedural;
 	PG_TRY();
 	{
@@ -128,7 +128,7 @@ told_utility(PlannedStmt *pstmt, const char *query_string,
 	{
 		lr_in_alter_system = false;
 		if (procedural)
-			track_leave_procedural();
+			track_procedural_depth--;
 	}
 	PG_END_TRY();
 }

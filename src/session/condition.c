@@ -55,9 +55,7 @@ condition_require_lock(const LrName *name, KindId lock, HoldView *view)
 			report_not_held_so(ERROR, name, lock, has);
 		report_not_held(ERROR, name);
 	}
-	lt_look(entry->hold, view);
-	if (view->state == HOLD_LOST)
-		session_refuse_lost(name, view);
+	session_look_held(name, entry->hold, view);
 	return entry;
 }
 
@@ -132,45 +130,12 @@ monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
 }
 
 /*
- * monitor_refuse_lost --- raise: the lock was lost before its session could use it
- */
-static void
-monitor_refuse_lost(const LrName *name)
-{
-	HoldView	view;
-
-	lt_look(monitor.lock, &view);
-	report_lost_used(name, &view, LOSS_OF_SESSION);
-}
-
-/*
- * monitor_take_token --- the lock had a fencing token: get a new one
- */
-static void
-monitor_take_token(const LrName *name, const HeldKey *key, const AcquireRequest *request)
-{
-	HoldView	view;
-	StoreOp		op;
-
-	lt_look(monitor.lock, &view);
-	ask_prepare_held(&op, STORE_MINT, key, &view);
-	op.min_replicas = request->terms.min_replicas;
-	if (ask_held(monitor.lock, &op))
-		monitor_refuse_lost(name);
-	request_require_counter(request, op.store);
-	if (op.outcome != STORE_OK)
-		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(monitor.lock, &op);
-}
-
-/*
  * monitor_take_again --- acquire the lock again on its former terms
  */
 static void
 monitor_take_again(const LrName *name, const HoldView *before)
 {
 	const ScopeHold *part = &before->scope[SCOPE_SESSION];
-	HeldKey		key = held_key(name, before->kind);
 	AcquireRequest request;
 
 	memset(&request, 0, sizeof(request));
@@ -185,7 +150,7 @@ monitor_take_again(const LrName *name, const HoldView *before)
 	monitor.has_lock = wait_for_lock(name, &request, &monitor.lock);
 	request.fenced = before->fence != 0;
 	if (request.fenced)
-		monitor_take_token(name, &key, &request);
+		(void) session_mint(name, monitor.lock, &request, 0);
 	if (part->count > 1)
 	{
 		HoldView	view;
@@ -304,10 +269,7 @@ session_condition_notify(const LrName *name, KindId kind, const uint8 *id, int m
 	memcpy(op.id, id, STORE_ID_LEN);
 	op.count = most;
 	if (ask_held(entry->hold, &op))
-	{
-		lt_look(entry->hold, &view);
-		session_refuse_lost(name, &view);
-	}
+		session_look_held(name, entry->hold, &view);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	if (!lr_store_can(op.store, STORE_HAS_PUSH))

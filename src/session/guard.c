@@ -240,7 +240,7 @@ guard_walk_holds(bool has_xid)
 void
 guard_check_holds(bool has_xid)
 {
-	if (held_count() == 0 || (!track_has_holds() && !has_xid))
+	if (held_count() == 0 || (!track_has(TRACK_HOLD) && !has_xid))
 		return;
 	if (held_nverified > 0 || lt_lost_count() > 0 ||
 		held_commit_floor <= lr_now() ||

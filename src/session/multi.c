@@ -345,9 +345,7 @@ multi_sort_out(Multi *m, const LrName *const *names, int n)
 			m->fresh[m->nfresh++] = names[i];
 			continue;
 		}
-		lt_look(entry->hold, &view);
-		if (view.state == HOLD_LOST)
-			session_refuse_lost(names[i], &view);
+		session_look_held(names[i], entry->hold, &view);
 		m->again[m->nagain].name = names[i];
 		m->again[m->nagain].before = view.scope[m->request.terms.scope];
 		m->again[m->nagain++].guard = entry->guard;
@@ -571,7 +569,7 @@ multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 
 	m.request.began = lr_now();
 	multi_sort_out(&m, names, n);
-	track_reserve_many(n);
+	track_reserve(n);
 	release_reserve(held_count() + m.nfresh);
 	multi_stock(&m);
 	PG_TRY();

@@ -87,6 +87,17 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 }
 
 /*
+ * session_look_held --- look at a hold of the session; raises if it is lost
+ */
+void
+session_look_held(const LrName *name, LrIndex hold, HoldView *view)
+{
+	lt_look(hold, view);
+	if (view->state == HOLD_LOST)
+		session_refuse_lost(name, view);
+}
+
+/*
  * session_refuse_any_lost --- raise if one of several holds of the key is lost
  *
  * If a lease has expired and nobody has noticed yet, lt_lost_count() does not include
@@ -101,9 +112,7 @@ session_refuse_any_lost(const LrName *name, KindId kind)
 	{
 		HoldView	view;
 
-		lt_look(entry->hold, &view);
-		if (view.state == HOLD_LOST)
-			session_refuse_lost(name, &view);
+		session_look_held(name, entry->hold, &view);
 	}
 }
 
@@ -195,9 +204,7 @@ session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *requ
 	ScopeHold	first;			/* what the lock table has meanwhile */
 	int			confirmed_by;
 
-	lt_look(hold, &view);
-	if (view.state == HOLD_LOST)
-		session_refuse_lost(name, &view);
+	session_look_held(name, hold, &view);
 
 	/* No request limits the count; redis_hold_count() adds the transaction's to it. */
 	if (terms->scope == SCOPE_SESSION && part->count >= PG_INT32_MAX - 1)
@@ -261,9 +268,7 @@ session_require_beside(const LrName *name, KindId wanted)
 		entry = held_find(name, k);
 		if (entry == NULL)
 			continue;
-		lt_look(entry->hold, &view);
-		if (view.state == HOLD_LOST)
-			session_refuse_lost(name, &view);
+		session_look_held(name, entry->hold, &view);
 		if (!kindset_has(lr_kind(wanted)->beside, k))
 			report_has_other_kind(name, view.kind, wanted);
 	}
@@ -277,7 +282,7 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	LrIndex		hold;
 
 	session_enter();
-	track_reserve();
+	track_reserve(1);
 	entry = held_find(name, request->terms.kind);
 	if (entry != NULL && lr_kind(request->terms.kind)->each_own)
 		session_refuse_any_lost(name, request->terms.kind);
@@ -403,30 +408,24 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
  * session_mint --- see session.h
  */
 int64
-session_mint(const LrName *name, const HeldEntry *entry,
-			 const AcquireRequest *request, int64 floor)
+session_mint(const LrName *name, LrIndex hold, const AcquireRequest *request, int64 floor)
 {
+	HeldKey		key = held_key(name, request->terms.kind);
 	StoreOp		op;
 	HoldView	view;
 	bool		lost;
 
-	lt_look(entry->hold, &view);
-	if (view.state == HOLD_LOST)
-		session_refuse_lost(name, &view);
-
-	ask_prepare_held(&op, STORE_MINT, &entry->key, &view);
+	session_look_held(name, hold, &view);
+	ask_prepare_held(&op, STORE_MINT, &key, &view);
 	op.floor = floor;
 	op.min_replicas = ask_min_replicas(&view);
-	lost = ask_held(entry->hold, &op);
+	lost = ask_held(hold, &op);
 	request_require_counter(request, op.store);
 	if (lost)
-	{
-		lt_look(entry->hold, &view);
-		session_refuse_lost(name, &view);
-	}
+		session_look_held(name, hold, &view);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
-	lt_set_fence(entry->hold, &op);
+	lt_set_fence(hold, &op);
 	return op.fence;
 }
 

@@ -218,9 +218,8 @@ typedef struct Track
 	bool		first;			/* count: this entry made the record */
 } Track;
 
-/* Reserve room for one entry, or for n.  May raise. */
-extern void track_reserve(void);
-extern void track_reserve_many(int n);
+/* Reserve room for n entries.  May raise. */
+extern void track_reserve(int n);
 
 /*
  * Record in the present subtransaction that the part of a scope was taken of a hold, or
@@ -235,10 +234,10 @@ extern void track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bo
 /* A transaction-level hold is released before its subtransaction ends. */
 extern void track_forget_hold(LrIndex hold);
 
-/* The number of entries, each entry, the oldest first, and is one of them a hold? */
+/* The number of entries, each entry, the oldest first, and is one of them of that kind? */
 extern int	track_count(void);
 extern const Track *track_at(int i);
-extern bool track_has_holds(void);
+extern bool track_has(TrackKind kind);
 
 /* Index of the first entry of that subtransaction, which must be the innermost one. */
 extern int	track_first_of(SubTransactionId subid);
@@ -283,13 +282,10 @@ extern void track_warn_snapshot(LockScope scope);
 extern void track_warn_early_unlock(void);
 
 /*
- * DO and CALL begin and end: they keep a transaction open without a transaction block.
+ * How many DO and CALL run, one in the other.  They keep a transaction open without a
+ * transaction block.
  */
-extern void track_enter_procedural(void);
-extern void track_leave_procedural(void);
-
-/* Is exactly one DO or CALL running, not nested in another? */
-extern bool track_in_outermost_procedural(void);
+extern int	track_procedural_depth;
 
 /* ----------
  * transaction.c: Locks that follow the transaction, and the guard of its commit.
@@ -372,8 +368,11 @@ extern void session_refuse_lost(const LrName *name, const HoldView *view);
 extern bool session_extend(const LrName *name, KindId kind, int64 lease_ms,
 						   bool renewed);
 
+/* Look at a hold of the session, and raise if it is lost. */
+extern void session_look_held(const LrName *name, LrIndex hold, HoldView *view);
+
 /* Get a new fencing token above "floor" for the hold from the store, or raise. */
-extern int64 session_mint(const LrName *name, const HeldEntry *entry,
+extern int64 session_mint(const LrName *name, LrIndex hold,
 						  const AcquireRequest *request, int64 floor);
 
 /*

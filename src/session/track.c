@@ -11,7 +11,7 @@
  * what has its number or a greater one; and nothing has to be passed on to a parent.
  *
  * This file only remembers: transaction.c does what has to be done for an entry when it
- * goes.  Nothing but track_reserve() and track_reserve_many() raises or allocates.
+ * goes.  Nothing but track_reserve() raises or allocates.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -47,7 +47,7 @@ static uint64 xact_number = 1;
 
 static bool warned_snapshot = false;
 static bool warned_unlock = false;
-static int	procedural_depth = 0;
+int			track_procedural_depth = 0;
 
 /* ----------
  * The stack
@@ -60,7 +60,7 @@ static int	procedural_depth = 0;
 #define TRACKS_KEPT			128
 
 void
-track_reserve_many(int n)
+track_reserve(int n)
 {
 	int			size;
 
@@ -80,12 +80,6 @@ track_reserve_many(int n)
 	else
 		tracks = repalloc_huge(tracks, sizeof(Track) * (Size) size);
 	tracks_size = size;
-}
-
-void
-track_reserve(void)
-{
-	track_reserve_many(1);
 }
 
 static Track *
@@ -184,10 +178,10 @@ track_at(int i)
 }
 
 bool
-track_has_holds(void)
+track_has(TrackKind kind)
 {
 	for (int i = 0; i < ntracks; i++)
-		if (tracks[i].kind == TRACK_HOLD)
+		if (tracks[i].kind == kind)
 			return true;
 	return false;
 }
@@ -266,25 +260,6 @@ track_abort_sub(SubTransactionId subid)
  * ----------
  */
 
-void
-track_enter_procedural(void)
-{
-	procedural_depth++;
-}
-
-void
-track_leave_procedural(void)
-{
-	if (procedural_depth > 0)
-		procedural_depth--;
-}
-
-bool
-track_in_outermost_procedural(void)
-{
-	return procedural_depth == 1;
-}
-
 /*
  * track_warn_snapshot --- warn that the transaction's snapshot is older than the lock
  *
@@ -295,7 +270,7 @@ track_warn_snapshot(LockScope scope)
 {
 	if (warned_snapshot || !IsolationUsesXactSnapshot())
 		return;
-	if (scope == SCOPE_SESSION && !IsTransactionBlock() && procedural_depth == 0)
+	if (scope == SCOPE_SESSION && !IsTransactionBlock() && track_procedural_depth == 0)
 		return;
 	warned_snapshot = true;
 	ereport(WARNING,

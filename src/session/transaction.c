@@ -308,20 +308,6 @@ xact_before_commit_prepared(void)
 		CHECK_FOR_INTERRUPTS();
 }
 
-#ifdef USE_ASSERT_CHECKING
-/*
- * xact_has_recorded --- has the transaction recorded a token in the fence table?
- */
-static bool
-xact_has_recorded(void)
-{
-	for (int i = 0; i < track_count(); i++)
-		if (track_at(i)->kind == TRACK_RECORDED)
-			return true;
-	return false;
-}
-#endif
-
 /*
  * xact_callback --- guard the commit, and clean up at the end
  *
@@ -337,7 +323,7 @@ xact_callback(XactEvent event, void *arg)
 			xact_guard_commit();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			if (track_has_holds())
+			if (track_has(TRACK_HOLD))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction that holds Redis locks")));
@@ -350,7 +336,7 @@ xact_callback(XactEvent event, void *arg)
 			 * A token is recorded under a transaction-level hold, and its entry goes
 			 * before that.
 			 */
-			Assert(!xact_has_recorded());
+			Assert(!track_has(TRACK_RECORDED));
 			xact_guard_commit();
 			break;
 		case XACT_EVENT_COMMIT:

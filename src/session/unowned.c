@@ -562,7 +562,7 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 	bool		first;
 
 	request_require_number(kind, name);
-	track_reserve();
+	track_reserve(1);
 	hold = counts_pending > 0 ? lt_find_owed(name, kind) : LR_NONE;
 	first = hold == LR_NONE;
 	if (first)

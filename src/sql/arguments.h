@@ -128,19 +128,15 @@ extern Datum interval_from_us(int64 us);
  * ----------
  */
 
-/*
- * Set while this server itself writes to the tables, whatever session_replication_role
- * is.
- */
-extern bool replicated_is_own;
-
 /* Is it our trigger function?  Its owner is whoever ran ALTER EXTENSION UPDATE. */
 extern bool replicated_is_trigger(Oid function);
 
 /* ----------
- * fence.c: Locks with fencing tokens, and statements on tables of tokens.
+ * tokens.c: Statements on the tables that have tokens, run as the owner of the table.
  * ----------
  */
+
+#define FENCE_TABLE		"redis_fences"
 
 /* The columns of these tables; redis_lock_counters has the first two. */
 #define TOKEN_COLUMNS	3
@@ -170,6 +166,14 @@ typedef enum TokenStatement
  */
 extern uint64 tokens_run(TokenStatement statement, Oid schema, Oid table,
 						 const TokenRow *row, int64 *token);
+
+/* Set while one of them runs: this server itself writes, whatever session_replication_role is. */
+extern bool tokens_running;
+
+/* ----------
+ * fence.c: Locks with fencing tokens.
+ * ----------
+ */
 
 /*
  * Take a lock with its token.  At transaction level, record the token in this

@@ -67,7 +67,7 @@ job_require_control(FunctionCallInfo fcinfo, const char *procedure, const char *
 static void
 job_commit_call(void)
 {
-	if (track_in_outermost_procedural())
+	if (track_procedural_depth == 1)
 		MyXactFlags |= XACT_FLAGS_NEEDIMMEDIATECOMMIT;
 }
 

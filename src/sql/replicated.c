@@ -35,8 +35,6 @@
 
 PG_FUNCTION_INFO_V1(lockredis_replicated);
 
-bool		replicated_is_own = false;
-
 static const char *const token_column[TOKEN_COLUMNS] = {
 	"key", "token", "recorded_at"
 };
@@ -49,7 +47,7 @@ typedef struct TokenTable
 } TokenTable;
 
 static const TokenTable token_tables[] = {
-	{"redis_fences", 3, FENCE_RAISE},
+	{FENCE_TABLE, 3, FENCE_RAISE},
 	{"redis_lock_counters", 2, COUNTER_RAISE}
 };
 
@@ -125,7 +123,7 @@ static bool
 is_replicated(void)
 {
 	return SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA &&
-		!replicated_is_own;
+		!tokens_running;
 }
 
 /*

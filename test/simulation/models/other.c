@@ -46,8 +46,6 @@ resolver_stop(void)
  * ----------
  */
 
-bool		replicated_is_own = false;
-
 bool
 replicated_is_trigger(Oid function)
 {
