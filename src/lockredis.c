@@ -106,10 +106,10 @@ next_process_utility(PlannedStmt *pstmt, const char *query_string,
 }
 
 /*
- * told_utility --- a DO or CALL, or an ALTER SYSTEM: others have to know that it runs
+ * noted_utility --- a DO or CALL, or an ALTER SYSTEM: others have to know that it runs
  */
 static void
-told_utility(PlannedStmt *pstmt, const char *query_string,
+noted_utility(PlannedStmt *pstmt, const char *query_string,
 			 bool read_only_tree, ProcessUtilityContext context,
 			 ParamListInfo params, QueryEnvironment *query_env,
 			 DestReceiver *dest, QueryCompletion *qc)
@@ -165,7 +165,7 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	if (is_commit_prepared(stmt))
 		xact_before_commit_prepared();
 	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt) || IsA(stmt, AlterSystemStmt))
-		told_utility(pstmt, query_string, read_only_tree, context,
+		noted_utility(pstmt, query_string, read_only_tree, context,
 					 params, query_env, dest, qc);
 	else
 		next_process_utility(pstmt, query_string, read_only_tree, context,

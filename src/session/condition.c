@@ -9,9 +9,9 @@
  * lock; if we do not get the lock, the notification passes to the next client that
  * waits for the condition.
  *
- *	 lock   HELD ──► LOST, as it waits ────────────────────────────► dropped
- *	 told            WAITING ──► HELD ─────────────────────► released, acted on
- *	 again                       WAITING ──► HELD ────────────────► in the index
+ *	 lock          HELD ──► LOST, as it waits ────────────────────────────► dropped
+ *	 notification           WAITING ──► HELD ─────────────────────► released, acted on
+ *	 again                              WAITING ──► HELD ────────────────► in the index
  *
  * If anything raises on the way, the lock stays as it is then: lost.  The notification
  * and the new hold are in one static structure, since FATAL does not even pass
@@ -101,8 +101,8 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 typedef struct Monitor
 {
 	KindId		kind;			/* of the notification */
-	bool		has_told;
-	LrIndex		told;			/* the notification */
+	bool		has_notification;
+	LrIndex		notification;
 	bool		has_lock;
 	LrIndex		lock;			/* the lock, acquired again, but not in the index yet */
 } Monitor;
@@ -125,8 +125,8 @@ monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
 	memcpy(request.terms.id, id, STORE_ID_LEN);
 	request.wait_us = wait_us == WAIT_FOREVER ? WAIT_FOREVER : Max(wait_us, 1);
 	request.gives_back = lock;
-	monitor.has_told = wait_for_lock(name, &request, &monitor.told);
-	return monitor.has_told;
+	monitor.has_notification = wait_for_lock(name, &request, &monitor.notification);
+	return monitor.has_notification;
 }
 
 /*
@@ -162,44 +162,44 @@ monitor_take_again(const LrName *name, const HoldView *before)
 }
 
 /*
- * monitor_end_told --- release the notification, which has served its purpose
+ * monitor_end_notification --- release the notification, which has served its purpose
  *
  * This is not interruptible, since we hold the lock.  If it is not answered, the
  * watchdog passes the notification on, and the next waiter wakes up for nothing.
  */
 static void
-monitor_end_told(const LrName *name)
+monitor_end_notification(const LrName *name)
 {
 	HeldKey		key = held_key(name, monitor.kind);
-	LrIndex		told = monitor.told;
+	LrIndex		notification = monitor.notification;
 	HoldView	view;
 	StoreOp		op;
 
-	if (!monitor.has_told)
+	if (!monitor.has_notification)
 		return;
-	if (lt_begin_release(told, &view) == RELEASE_LOST)
+	if (lt_begin_release(notification, &view) == RELEASE_LOST)
 	{
-		monitor.has_told = false;
-		lt_drop_lost(told);
+		monitor.has_notification = false;
+		lt_drop_lost(notification);
 		return;
 	}
 	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
 	op.acted = true;
 	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL);
-	monitor.has_told = false;
+	monitor.has_notification = false;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
-		lt_end_release(told, &op);
+		lt_end_release(notification, &op);
 	else
-		lt_orphan(told, op.sent_at);
+		lt_orphan(notification, op.sent_at);
 }
 
 /* What a wait that has failed still has goes to others; it may be called again. */
 void
 monitor_abandon(void)
 {
-	if (monitor.has_told)
-		lt_pass_on(monitor.told);
-	monitor.has_told = false;
+	if (monitor.has_notification)
+		lt_pass_on(monitor.notification);
+	monitor.has_notification = false;
 	if (monitor.has_lock)
 		lt_pass_on(monitor.lock);
 	monitor.has_lock = false;
@@ -218,19 +218,19 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 	KindId		kind = entry->key.kind;
 	LrIndex		before = entry->hold;
 	HeldEntry  *now;
-	bool		told;
+	bool		notified;
 
 	if (!lt_stock_rows(MONITOR_ROWS))
 		report_table_full();
-	told = monitor_sleep(name, before, id, wait_us);
+	notified = monitor_sleep(name, before, id, wait_us);
 	monitor_take_again(name, view);
-	monitor_end_told(name);
+	monitor_end_notification(name);
 	monitor.has_lock = false;
 	lt_return_rows();
 	now = held_find(name, kind);
 	held_replace(now, monitor.lock);
 	lt_drop_lost(before);
-	return told;
+	return notified;
 }
 
 /* ----------

@@ -568,12 +568,12 @@ multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 	bool		taken = false;
 
 	m.request.began = lr_now();
-	multi_sort_out(&m, names, n);
-	track_reserve(n);
-	release_reserve(held_count() + m.nfresh);
-	multi_stock(&m);
 	PG_TRY();
 	{
+		multi_sort_out(&m, names, n);
+		track_reserve(n);
+		release_reserve(held_count() + m.nfresh);
+		multi_stock(&m);
 		taken = multi_take(&m);
 		if (!taken)
 			multi_undo(&m);
@@ -581,6 +581,7 @@ multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 	PG_CATCH();
 	{
 		multi_undo(&m);
+		MemoryContextReset(multi_context);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();

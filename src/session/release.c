@@ -38,7 +38,7 @@ typedef struct ReleaseItem
 	HeldKey		key;			/* its data stays valid while the hold exists */
 	HoldView	view;			/* of the hold when it was added */
 	SubTransactionId taken_in;	/* see track_taken_in() */
-	HoldView   *told;			/* see release_add() */
+	HoldView   *copy;			/* for its caller; see release_add() */
 } ReleaseItem;
 
 /*
@@ -152,7 +152,7 @@ release_keep_ms(const HoldView *view)
  * something raises later.
  */
 bool
-release_add(HeldEntry *entry, bool told, HoldView *view)
+release_add(HeldEntry *entry, bool reported, HoldView *view)
 {
 	ReleaseItem *item = &batch.items[batch.n];
 	StoreOp    *op = &batch.ops[batch.n];
@@ -160,12 +160,12 @@ release_add(HeldEntry *entry, bool told, HoldView *view)
 
 	item->key = entry->key;
 	item->taken_in = track_taken_in(entry);
-	item->told = view;
+	item->copy = view;
 	held_delete(entry);
 	switch (lt_begin_release(hold, &item->view))
 	{
 		case RELEASE_LOST:
-			if (told)
+			if (reported)
 				track_unlocked_loss(&item->key, &item->view, item->taken_in);
 			if (view != NULL)
 				*view = item->view;
@@ -186,7 +186,7 @@ release_add(HeldEntry *entry, bool told, HoldView *view)
 	batch.active = true;
 	if (view != NULL)
 		*view = item->view;
-	if (!told)
+	if (!reported)
 		item->view.guard = GUARD_OFF;
 	return true;
 }
@@ -277,8 +277,8 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	losses_add(MyProcPid, op->name, op->name_len, view->scope, &view->lost);
 
 	tally->gone++;
-	if (item->told != NULL)
-		*item->told = *view;
+	if (item->copy != NULL)
+		*item->copy = *view;
 }
 
 /*
@@ -346,7 +346,7 @@ release_clean_up(void)
 		return;
 	ask_abandon();
 	for (int i = 0; i < batch.n; i++)
-		batch.items[i].told = NULL; /* its statement has ended */
+		batch.items[i].copy = NULL; /* its statement has ended */
 	release_finish(&tally);
 }
 

@@ -155,7 +155,8 @@ session_add_count(ScopeHold *part, const LockTerms *terms)
  * session_lengthen --- have the store lengthen the lease of a hold; false: it is lost
  *
  * The lock table gets the parts of *view, and the lease; *view is what is held when this
- * returns.  If the lock is moved meanwhile, the lease is lengthened where it is now.
+ * returns.  If the lock is moved meanwhile, the lease is lengthened where it is now.  That
+ * may raise when the lock table has the new lease already, which may be a shorter one.
  */
 static bool
 session_lengthen(const HeldEntry *entry, HoldView *view, int64 ttl_ms, int64 lease_ms,
@@ -176,6 +177,7 @@ session_lengthen(const HeldEntry *entry, HoldView *view, int64 ttl_ms, int64 lea
 			if (view->scope[i].count > 0)
 				(void) lt_set_scope(entry->hold, i, &view->scope[i],
 									lr_lease_deadline(op.sent_at, lease_ms), op.moves);
+		held_note_lease(entry);
 		lt_look(entry->hold, view);
 	} while (view->state == HOLD_HELD && view->moves != op.moves);
 	return view->state == HOLD_HELD;
@@ -366,10 +368,8 @@ session_look(const LrName *name, KindId kind, HoldView *view)
  * session_extend_one --- extend one hold; false: it is lost
  */
 static bool
-session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewed)
+session_extend_one(const HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewed)
 {
-	bool		had;
-
 	if (view->state == HOLD_LOST)
 		return false;
 	for (int i = 0; i < SCOPE_COUNT; i++)
@@ -377,9 +377,7 @@ session_extend_one(HeldEntry *entry, HoldView *view, int64 lease_ms, bool renewe
 		view->scope[i].renewed = renewed;
 		view->scope[i].lease_ms = lease_ms;
 	}
-	had = session_lengthen(entry, view, lease_ms, lease_ms, false);
-	held_note_lease(entry);
-	return had;
+	return session_lengthen(entry, view, lease_ms, lease_ms, false);
 }
 
 /*

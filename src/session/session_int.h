@@ -67,9 +67,9 @@ extern void release_trim(int n);
  * then.  *view, unless "view" is NULL, is a copy of the hold, which must stay valid until
  * the batch has run: if its release finds it lost, the copy becomes that of a lost hold.
  * Losses are recorded for the commit (track_unlocked_loss), unless the lock was never
- * reported as acquired ("told" is false).  Never raises.
+ * reported as acquired ("reported" is false).  Never raises.
  */
-extern bool release_add(HeldEntry *entry, bool told, HoldView *view);
+extern bool release_add(HeldEntry *entry, bool reported, HoldView *view);
 
 /*
  * A batch also counts, at the end of a transaction that has committed.  counts_pending: how

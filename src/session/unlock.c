@@ -299,7 +299,7 @@ typedef struct UnlockItem
 	KindId		kind;
 	uint64		number;			/* as in HeldKey */
 	UnlockFate	fate;
-	bool		told;			/* its loss was reported */
+	bool		reported;		/* its loss was reported */
 	HoldView	view;			/* of one in the batch */
 } UnlockItem;
 
@@ -324,7 +324,7 @@ unlock_next_item(UnlockList *list, const LrName *name, KindId kind, uint64 numbe
 	item->name = *name;
 	item->kind = kind;
 	item->number = number;
-	item->told = false;
+	item->reported = false;
 	item->view.state = HOLD_FREE;
 	return item;
 }
@@ -336,21 +336,21 @@ unlock_is_lost(const UnlockItem *item)
 }
 
 /*
- * unlock_tell --- report all losses that were not reported yet
+ * unlock_report_losses --- report all losses that were not reported yet
  *
  * A pending cancel has to wait: it would raise after the first warning.
  */
 static void
-unlock_tell(const UnlockList *list)
+unlock_report_losses(const UnlockList *list)
 {
 	HOLD_CANCEL_INTERRUPTS();
 	for (int i = 0; i < list->n; i++)
 	{
 		UnlockItem *item = &list->items[i];
 
-		if (item->told || !unlock_is_lost(item))
+		if (item->reported || !unlock_is_lost(item))
 			continue;
-		item->told = true;
+		item->reported = true;
 		report_lost(WARNING, &item->name, &item->view);
 	}
 	RESUME_CANCEL_INTERRUPTS();
@@ -374,7 +374,7 @@ unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 
 	PG_TRY();
 	{
-		unlock_tell(list);
+		unlock_report_losses(list);
 		running = true;
 		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
 	}
@@ -382,7 +382,7 @@ unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 	{
 		if (!running)
 			release_run_at_end();
-		unlock_tell(list);
+		unlock_report_losses(list);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -480,7 +480,7 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 	for (int i = 0; i < n; i++)
 		unlock_one_of_many(unlock_next_item(&list, names[i], kind, 0));
 	unlock_run_batch(&list, &tally);
-	unlock_tell(&list);
+	unlock_report_losses(&list);
 	unlock_report(&tally);
 	all = unlock_what_is_left(&list, tally.unanswered > 0);
 	pfree(list.items);
@@ -572,7 +572,7 @@ session_unlock_all(void)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("%d Redis locks were lost", tally.gone)));
 	else
-		unlock_tell(&list);
+		unlock_report_losses(&list);
 	unlock_report(&tally);
 	warned = tally.unanswered > 0;
 	for (int i = 0; i < list.n; i++)

@@ -67,15 +67,13 @@ typedef struct Renewals
 
 static Renewals renewals[STORE_COUNT];
 
-/* The list of all that replicas had to confirm ever. */
-static Renewals *confirmed = NULL;
-
 /*
- * If a store is several nodes: one for each node, independent of the others, so that a
- * node that hangs does not prevent renewals at the rest.  What is due is collected for
- * all of them at once, by the store's own entry.  NULL: never needed.
+ * The list of all that replicas had to confirm ever; and if a store is several nodes, one
+ * for each node, independent of the others, so that a node that hangs does not prevent
+ * renewals at the rest.  What is due is collected for all of them at once, by the store's
+ * own entry.
  */
-static Renewals *lanes[NODE_MASTERS];
+static Renewals *lanes = NULL;
 
 /*
  * renewals_start --- make a connection and a batch for each store of this mode
@@ -231,8 +229,7 @@ renewals_expire(Renewals *r, int64 now)
 	if (now < r->next_look)
 		return;
 	(void) lt_collect_due(r->batch.id, now, false,
-						  Max(r->health.next_try, now + EXPIRY_INTERVAL),
-						  NULL, 0);
+						  Max(r->health.next_try, now + EXPIRY_INTERVAL), NULL, 0);
 	if (r->under_way)
 		r->next_look = now + EXPIRY_INTERVAL;
 }
@@ -249,17 +246,25 @@ is_parted(StoreId id)
 }
 
 /*
- * lane_make --- make the entry of a node, or for what replicas have to confirm
+ * lane_find --- find or make the entry for so many replicas of that node
  */
 static Renewals *
-lane_make(StoreId id, const char *role, int part)
+lane_find(StoreId id, int replicas, int part)
 {
-	Renewals   *lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
+	Renewals  **last = &lanes;
+	Renewals   *lane;
 
+	for (; (lane = *last) != NULL; last = &lane->next)
+		if (lane->replicas == replicas && lane->part == part)
+			return lane;
+	lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
+	lane->replicas = replicas;
 	lane->part = part;
-	due_batch_make(&lane->batch, id, role);
+	lane->health.next_probe = LR_NEVER;
+	due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM : ROLE_JUDGE);
 	if (part != NOT_PARTED)
 		lane->batch.store->aim(lane->batch.handle, part);
+	*last = lane;
 	return lane;
 }
 
@@ -296,73 +301,57 @@ put_off(StoreId id, const DueItem *item, int64 at)
 	}
 }
 
+/*
+ * take_item --- pass an item that is due to the batch in which it is sent
+ *
+ * In a store of one node, which is not "parted", that of the store's own entry keeps the items that replicas need
+ * not confirm, in their order.
+ */
+static void
+take_item(Renewals *r, const DueItem *item, int64 now, bool parted)
+{
+	const StoreRoutine *store = r->batch.store;
+	StoreId		id = r->batch.id;
+	bool		confirm = lr_store_can(id, STORE_HAS_REPLICAS) && item->min_replicas > 0 &&
+		(item->action == DUE_RENEW || item->action == DUE_MOVE);
+	int			part = parted ? store->part_of(item->name, item->name_len) : NOT_PARTED;
+	Renewals   *lane = r;
+
+	if (parted && (part < 0 || !store->has_part(part)))
+		lane = NULL;
+	else if (confirm || parted)
+		lane = lane_find(id, confirm ? item->min_replicas : 0, part);
+
+	if (lane != NULL && !lane->under_way && now >= lane->health.next_try)
+		lane->batch.items[lane->batch.nitems++] = *item;
+	else if (confirm)
+		put_off(id, item, now + CONFIRM_RETRY);
+	else if (lane == NULL)
+		put_off(id, item, now + LANE_RETRY);
+	else if (lane->under_way)
+		put_off(id, item, now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
+	else
+		put_off(id, item, lane->health.next_try);
+}
+
+/*
+ * collect --- collect what is due in the store, and distribute it
+ */
+static void
+collect(Renewals *r, int64 now, bool parted)
+{
+	int			n = lt_collect_due(r->batch.id, now, true, now + HEALTH_RETRY_MAX,
+								   r->batch.items, DUE_BATCH_MAX);
+
+	r->batch.nitems = 0;
+	for (int i = 0; i < n; i++)
+		take_item(r, &r->batch.items[i], now, parted);
+}
+
 /* ----------
  * Items that replicas have to confirm
  * ----------
  */
-
-/*
- * confirmed_find --- find or make the entry for so many replicas of that node
- */
-static Renewals *
-confirmed_find(StoreId id, int replicas, int part)
-{
-	Renewals   *c = confirmed;
-
-	while (c != NULL && (c->replicas != replicas || c->part != part))
-		c = c->next;
-	if (c != NULL)
-		return c;
-	c = lane_make(id, ROLE_CONFIRM, part);
-	c->replicas = replicas;
-	c->next = confirmed;
-	confirmed = c;
-	return c;
-}
-
-static void
-confirmed_take_item(DueBatch *from, const DueItem *item)
-{
-	bool		parted = is_parted(from->id);
-	int			part = parted ? from->store->part_of(item->name, item->name_len) : NOT_PARTED;
-	Renewals   *c = NULL;
-
-	if (!parted || part >= 0)
-		c = confirmed_find(from->id, item->min_replicas, part);
-	if (c == NULL || c->under_way)
-		put_off(from->id, item, lr_now() + CONFIRM_RETRY);
-	else
-		c->batch.items[c->batch.nitems++] = *item;
-}
-
-/*
- * confirmed_take --- move such items out of a batch that is not sent yet
- *
- * The remaining items keep their order.
- */
-static void
-confirmed_take(DueBatch *b)
-{
-	int			n = 0;
-
-	if (!lr_store_can(b->id, STORE_HAS_REPLICAS))
-		return;
-	for (int i = 0; i < b->nitems; i++)
-	{
-		const DueItem *item = &b->items[i];
-
-		if (item->min_replicas > 0 &&
-			(item->action == DUE_RENEW || item->action == DUE_MOVE))
-			confirmed_take_item(b, item);
-		else
-		{
-			if (n < i)
-				b->items[n] = *item;
-			n++;
-		}
-	}
-	b->nitems = n;
-}
 
 static void
 confirmed_step(Renewals *c)
@@ -384,8 +373,10 @@ confirmed_interests(StoreInterests *in)
 {
 	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
 
-	for (const Renewals *c = confirmed; c != NULL; c = c->next)
+	for (const Renewals *c = lanes; c != NULL; c = c->next)
 	{
+		if (c->replicas == 0)
+			continue;
 		if (in->n <= most)
 			c->batch.store->interests(c->batch.handle, in);
 		else
@@ -394,30 +385,12 @@ confirmed_interests(StoreInterests *in)
 }
 
 /*
- * lanes_take --- distribute what is due to the nodes
+ * lane_judges --- is it the entry of a node that the store has now?
  */
-static void
-lanes_take(Renewals *r, int64 now)
+static bool
+lane_judges(const Renewals *lane)
 {
-	DueBatch   *b = &r->batch;
-
-	for (int i = 0; i < b->nitems; i++)
-	{
-		const DueItem *item = &b->items[i];
-		int			part = b->store->part_of(item->name, item->name_len);
-		Renewals   *lane = part >= 0 ? lanes[part] : NULL;
-
-		if (lane == NULL)
-			put_off(b->id, item, now + LANE_RETRY);
-		else if (lane->under_way)
-			put_off(b->id, item,
-					now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
-		else if (now < lane->health.next_try)
-			put_off(b->id, item, lane->health.next_try);
-		else
-			lane->batch.items[lane->batch.nitems++] = *item;
-	}
-	b->nitems = 0;
+	return lane->replicas == 0 && lane->batch.store->has_part(lane->part);
 }
 
 /*
@@ -430,12 +403,12 @@ lanes_judge(Renewals *r)
 	bool		down = false;
 	NodeState	state;
 
-	for (int i = 0; i < NODE_MASTERS; i++)
+	for (const Renewals *lane = lanes; lane != NULL; lane = lane->next)
 	{
-		if (lanes[i] == NULL || !r->batch.store->has_part(i))
+		if (!lane_judges(lane))
 			continue;
-		up = up || lanes[i]->health.state == NODE_UP;
-		down = down || lanes[i]->health.state != NODE_UP;
+		up = up || lane->health.state == NODE_UP;
+		down = down || lane->health.state != NODE_UP;
 	}
 	state = up && !down ? NODE_UP : NODE_DOWN;
 	if (state == r->health.state)
@@ -445,49 +418,70 @@ lanes_judge(Renewals *r)
 }
 
 /*
+ * renewals_step_one --- go on with a batch, or with an idle connection
+ */
+static void
+renewals_step_one(Renewals *r)
+{
+	if (r->under_way)
+		renewals_step_batch(r);
+	else
+		renewals_check_connection(r);
+}
+
+static void
+renewals_start_if_due(Renewals *r, int64 now)
+{
+	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
+		renewals_start_batch(r);
+}
+
+/*
+ * lanes_set_up --- have an entry for each node of the store, and end those of other nodes
+ */
+static void
+lanes_set_up(StoreId id)
+{
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane->replicas == 0 && lane->health.next_probe != LR_NEVER && !lane_judges(lane))
+		{
+			renewals_end(lane);
+			lane->health.next_probe = LR_NEVER;
+		}
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (lr_store(id)->has_part(i))
+		{
+			Renewals   *lane = lane_find(id, 0, i);
+
+			if (lane->health.next_probe == LR_NEVER)
+				health_start(&lane->health, id, NODE_MASTER + i);
+		}
+}
+
+/*
  * renewals_step_parted --- the part of a store of several nodes in a round of the
  * watchdog
  */
 static void
 renewals_step_parted(Renewals *r)
 {
-	StoreId		id = r->batch.id;
 	int64		now = lr_now();
 	bool		any = false;
 
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		if (!r->batch.store->has_part(i))
+	lanes_set_up(r->batch.id);
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane_judges(lane))
 		{
-			if (lanes[i] != NULL && lanes[i]->health.next_probe != LR_NEVER)
-			{
-				renewals_end(lanes[i]);
-				lanes[i]->health.next_probe = LR_NEVER;
-			}
-			continue;
+			renewals_step_one(lane);
+			any = any || (!lane->under_way && now >= lane->health.next_try);
 		}
-		if (lanes[i] == NULL || lanes[i]->health.next_probe == LR_NEVER)
-		{
-			if (lanes[i] == NULL)
-				lanes[i] = lane_make(id, ROLE_JUDGE, i);
-			health_start(&lanes[i]->health, id, NODE_MASTER + i);
-		}
-		if (lanes[i]->under_way)
-			renewals_step_batch(lanes[i]);
-		else
-			renewals_check_connection(lanes[i]);
-		any = any || (!lanes[i]->under_way && now >= lanes[i]->health.next_try);
-	}
-	r->batch.nitems = lt_collect_due(id, now, any, now + (any ? HEALTH_RETRY_MAX : LANE_RETRY),
-									 any ? r->batch.items : NULL,
-									 any ? DUE_BATCH_MAX : 0);
-	confirmed_take(&r->batch);
-	lanes_take(r, now);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (lanes[i] != NULL && !lanes[i]->under_way && r->batch.store->has_part(i) &&
-			now >= lanes[i]->health.next_try &&
-			(lanes[i]->batch.nitems > 0 || health_wants_probe(&lanes[i]->health, now)))
-			renewals_start_batch(lanes[i]);
+	if (any)
+		collect(r, now, true);
+	else
+		(void) lt_collect_due(r->batch.id, now, false, now + LANE_RETRY, NULL, 0);
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane_judges(lane) && !lane->under_way && now >= lane->health.next_try)
+			renewals_start_if_due(lane, now);
 	lanes_judge(r);
 }
 
@@ -499,22 +493,14 @@ renewals_step_store(Renewals *r)
 {
 	int64		now = lr_now();
 
-	if (r->under_way)
-		renewals_step_batch(r);
-	else
-		renewals_check_connection(r);
-
+	renewals_step_one(r);
 	if (r->under_way || now < r->health.next_try)
 	{
 		renewals_expire(r, now);
 		return;
 	}
-	r->batch.nitems = lt_collect_due(r->batch.id, now, true,
-									 now + HEALTH_RETRY_MAX, r->batch.items,
-									 DUE_BATCH_MAX);
-	confirmed_take(&r->batch);
-	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
-		renewals_start_batch(r);
+	collect(r, now, false);
+	renewals_start_if_due(r, now);
 }
 
 /*
@@ -533,8 +519,9 @@ renewals_step(void)
 		else
 			renewals_step_store(&renewals[i]);
 	}
-	for (Renewals *c = confirmed; c != NULL; c = c->next)
-		confirmed_step(c);
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane->replicas > 0)
+			confirmed_step(lane);
 	farewell_step();
 }
 
@@ -548,12 +535,9 @@ renewals_reconnect(StoreId store, bool place_changed)
 	if (place_changed && b->store->connected(b->handle))
 		farewell_begin(b, r->under_way);
 	renewals_end(r);
-	for (Renewals *c = confirmed; c != NULL; c = c->next)
-		if (c->batch.id == store)
-			renewals_end(c);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (lanes[i] != NULL && lanes[i]->batch.id == store)
-			renewals_end(lanes[i]);
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane->batch.id == store)
+			renewals_end(lane);
 }
 
 bool
@@ -593,15 +577,14 @@ static void
 renewals_parted_interests(Renewals *r, StoreInterests *in)
 {
 	store_wait_until(in, lt_next_due(r->batch.id));
-	for (int i = 0; i < NODE_MASTERS; i++)
+	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
 	{
-		Renewals   *lane = lanes[i];
 		int64		until = in->until;
 
-		if (lane == NULL)
+		if (lane->replicas > 0)
 			continue;
 		lane->batch.store->interests(lane->batch.handle, in);
-		if (!r->batch.store->has_part(i))
+		if (!lane_judges(lane))
 			in->until = until;
 		else if (!lane->under_way)
 			store_wait_until(in, health_next(&lane->health));
@@ -648,8 +631,8 @@ renewals_serves(NodeId node)
 		if (lr_has_store(i) && r->health.node == node && !is_parted(i))
 			return health_serves(&r->health, &r->batch);
 	}
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (lanes[i] != NULL && lanes[i]->health.node == node)
-			return health_serves(&lanes[i]->health, &lanes[i]->batch);
+	for (const Renewals *lane = lanes; lane != NULL; lane = lane->next)
+		if (lane->replicas == 0 && lane->health.node == node)
+			return health_serves(&lane->health, &lane->batch);
 	return false;
 }

@@ -759,7 +759,7 @@ sweep_table(LockTables *tables, TableId in)
 /*
  * entries_sweep --- see table_int.h
  *
- * If another session has locked a table, the rows there are still to be known.
+ * If a table is there, but cannot be used now, its rows are still to be known.
  */
 void
 entries_sweep(LockTables *tables)
@@ -772,7 +772,7 @@ entries_sweep(LockTables *tables)
 		if (tables_have(tables, in))
 			sweep_table(tables, in);
 		else
-			all = all && tables->trouble.fault != TABLE_BLOCKED;
+			all = all && tables->trouble.fault == TABLE_OLD_EXTENSION;
 	}
 	if (all)
 		lifetime_forget_ended();

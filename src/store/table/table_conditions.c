@@ -31,7 +31,7 @@ typedef struct ConditionWait
 	dlist_node	node;			/* in the order of arrival */
 	uint64		owner;
 	uint8		id[STORE_ID_LEN];
-	bool		told;
+	bool		notified;
 	int64		ends;			/* counts until then; lr_now() time */
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -69,10 +69,10 @@ wait_is_for(const ConditionWait *w, const StoreOp *op)
 }
 
 /*
- * wait_tell_one --- notify the first wait that counts; false: there is none
+ * wait_notify_one --- notify the first wait that counts; false: there is none
  */
 static bool
-wait_tell_one(const StoreOp *op)
+wait_notify_one(const StoreOp *op)
 {
 	dlist_mutable_iter it;
 	int64		now = lr_now();
@@ -81,11 +81,11 @@ wait_tell_one(const StoreOp *op)
 	{
 		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
 
-		if (w->told || !wait_is_for(w, op))
+		if (w->notified || !wait_is_for(w, op))
 			continue;
 		if (w->ends > now)
 		{
-			w->told = true;
+			w->notified = true;
 			return true;
 		}
 		wait_forget(w);
@@ -107,12 +107,12 @@ wait_pass_on_dead(const StoreOp *op)
 	{
 		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
 
-		if (!w->told || w->ends > now || !wait_is_for(w, op))
+		if (!w->notified || w->ends > now || !wait_is_for(w, op))
 			continue;
 		wait_forget(w);
 		n++;
 	}
-	while (n-- > 0 && wait_tell_one(op))
+	while (n-- > 0 && wait_notify_one(op))
 		;
 }
 
@@ -157,7 +157,7 @@ condition_ask(StoreOp *op)
 	if (w == NULL)
 		return;
 	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
-	if (w->told)
+	if (w->notified)
 		return;
 	entry_busy(op, op->lease_ms);
 	if (op->wait_ms == 0)
@@ -171,7 +171,7 @@ condition_renew(StoreOp *op)
 
 	wait_pass_on_dead(op);
 	w = wait_find(op->owner);
-	op->outcome = w != NULL && w->told ? STORE_OK : STORE_GONE;
+	op->outcome = w != NULL && w->notified ? STORE_OK : STORE_GONE;
 	if (op->outcome == STORE_OK)
 	{
 		int64		ends = lr_now() + op->lease_ms * LR_US_PER_MS;
@@ -189,10 +189,10 @@ condition_release(StoreOp *op)
 	op->outcome = w != NULL ? STORE_OK : STORE_GONE;
 	if (w == NULL)
 		return;
-	pass = w->told && !op->acted;
+	pass = w->notified && !op->acted;
 	wait_forget(w);
 	if (pass)
-		(void) wait_tell_one(op);
+		(void) wait_notify_one(op);
 }
 
 static void
@@ -200,7 +200,7 @@ condition_notify(StoreOp *op)
 {
 	wait_pass_on_dead(op);
 	op->receivers = 0;
-	while (op->receivers < op->count && wait_tell_one(op))
+	while (op->receivers < op->count && wait_notify_one(op))
 		op->receivers++;
 }
 

@@ -411,13 +411,13 @@ exclusive_mint(LockTables *tables, StoreOp *op)
 }
 
 /*
- * told_digest --- a digest of the row's owners, if it has shares or is a token's; else empty
+ * owners_digest --- a digest of the row's owners, if it has shares or is a token's; else empty
  *
  * redis_force_unlock deletes the row only if the digest is still the same.  False: another
  * session has locked the table of shares, and the outcome is set.
  */
 static bool
-told_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size size)
+owners_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size size)
 {
 	out[0] = '\0';
 	if (row_is_token(row))
@@ -441,7 +441,7 @@ tell_owners(LockTables *tables, StoreOp *op, const Entry *row)
 		return;
 	}
 	op->ttl_ms = row->left_ms;
-	if (!told_digest(tables, op, row, op->digest, sizeof(op->digest)))
+	if (!owners_digest(tables, op, row, op->digest, sizeof(op->digest)))
 		return;
 	op->value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
 	if (row_is_token(row))
