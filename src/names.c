@@ -180,22 +180,38 @@ lr_name_from_text(const text *key, LrName *out)
 }
 
 /*
- * escape_non_ascii --- last resort of lr_name_to_show
+ * control_len --- length of the control character at this place; 0 if there is none
+ *
+ * The two-byte ones of UTF-8 (U+0080 to U+009F) control terminals as well.
+ */
+static int
+control_len(const char *s, int len)
+{
+	unsigned char c = s[0];
+	unsigned char next = len > 1 ? s[1] : '\0';
+
+	if (c < 0x20 || c == 0x7f)
+		return 1;
+	return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
+}
+
+/*
+ * escape --- escape all control characters, and if "ascii" is set, all that is not ASCII
  */
 static char *
-escape_non_ascii(const char *data, int len)
+escape(const char *data, int len, bool ascii)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	for (int i = 0; i < len; i++)
+	for (int i = 0; i < len;)
 	{
-		unsigned char c = data[i];
+		int			n = ascii && IS_HIGHBIT_SET(data[i]) ? 1 : control_len(data + i, len - i);
 
-		if (c >= 0x20 && c < 0x7f)
-			appendStringInfoChar(&buf, c);
-		else
-			appendStringInfo(&buf, "\\x%02x", c);
+		if (n == 0)
+			appendStringInfoChar(&buf, data[i++]);
+		for (; n > 0; n--)
+			appendStringInfo(&buf, "\\x%02x", (unsigned char) data[i++]);
 	}
 	return buf.data;
 }
@@ -244,12 +260,12 @@ lr_name_to_show(const char *data, int len)
 	char	   *converted;
 
 	if (!pg_verify_mbstr(PG_UTF8, data, len, true))
-		return escape_non_ascii(data, len);
+		return escape(data, len, true);
 	if (GetDatabaseEncoding() == PG_UTF8 ||
 		GetDatabaseEncoding() == PG_SQL_ASCII || is_ascii_only(data, len))
 		return pnstrdup(data, len);
 	converted = from_utf8(data, len);
-	return converted != NULL ? converted : escape_non_ascii(data, len);
+	return converted != NULL ? converted : escape(data, len, true);
 }
 
 /*
@@ -265,56 +281,20 @@ lr_name_to_show_plainly(const char *data, int len)
 	if (!is_ascii_only(data, len) &&
 		(GetDatabaseEncoding() != PG_UTF8 || pg_get_client_encoding() != PG_UTF8 ||
 		 !pg_verify_mbstr(PG_UTF8, data, len, true)))
-		return escape_non_ascii(data, len);
+		return escape(data, len, true);
 	return pnstrdup(data, len);
 }
 
 /*
- * control_len --- length of the control character at this place; 0 if there is none
- *
- * The two-byte ones of UTF-8 (U+0080 to U+009F) control terminals as well.
- */
-static int
-control_len(const char *s)
-{
-	unsigned char c = s[0];
-	unsigned char next = c != '\0' ? s[1] : '\0';
-
-	if (c < 0x20 || c == 0x7f)
-		return 1;
-	return c == 0xc2 && next >= 0x80 && next < 0xa0 ? 2 : 0;
-}
-
-/*
- * escape_controls --- escape the control characters of an owner, before conversion
- *
- * A process without a database, which logs losses, has no encoding of its own.
- */
-static char *
-escape_controls(const char *owner)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	while (*owner != '\0')
-	{
-		int			len = control_len(owner);
-
-		if (len == 0)
-			appendStringInfoChar(&buf, *owner++);
-		for (; len > 0; len--)
-			appendStringInfo(&buf, "\\x%02x", (unsigned char) *owner++);
-	}
-	return buf.data;
-}
-
-/*
  * lr_owner_to_show --- see names.h
+ *
+ * Control characters are escaped before the conversion: a process without a database, which
+ * logs losses, has no encoding of its own.
  */
 char *
 lr_owner_to_show(const char *owner)
 {
-	char	   *escaped = escape_controls(owner);
+	char	   *escaped = escape(owner, strlen(owner), false);
 
 	return lr_name_to_show(escaped, strlen(escaped));
 }
@@ -322,7 +302,7 @@ lr_owner_to_show(const char *owner)
 char *
 lr_owner_to_show_plainly(const char *owner)
 {
-	char	   *escaped = escape_controls(owner);
+	char	   *escaped = escape(owner, strlen(owner), false);
 
 	return lr_name_to_show_plainly(escaped, strlen(escaped));
 }

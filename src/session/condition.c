@@ -44,17 +44,11 @@ static HeldEntry *
 condition_require_lock(const LrName *name, KindId lock, HoldView *view)
 {
 	HeldEntry  *entry;
-	KindId		has;
 
 	session_enter();
 	entry = held_find(name, lock);
 	if (entry == NULL)
-	{
-		has = held_kind_of(name, lock);
-		if (has != lock)
-			report_not_held_so(ERROR, name, lock, has);
-		report_not_held(ERROR, name);
-	}
+		session_report_not_held(ERROR, name, lock);
 	session_look_held(name, entry->hold, view);
 	return entry;
 }

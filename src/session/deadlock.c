@@ -56,7 +56,6 @@
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "pgstat.h"
-#include "port/pg_bitutils.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -96,6 +95,12 @@ typedef struct KeyHolders
 	int			room;
 } KeyHolders;
 
+typedef struct PidOfProcess
+{
+	int			pid;
+	LrIndex		process;
+} PidOfProcess;
+
 /* Breadth first, so that the cycle found is short. */
 typedef struct Search
 {
@@ -111,9 +116,8 @@ typedef struct Search
 
 	/* In PostgreSQL's lock manager: */
 	bool	   *covered;		/* for each process: its edges have been reported */
-	LrIndex    *slots;			/* hash table of processes by pid, with open addressing; NULL
-								 * until the first look */
-	uint32		mask;
+	PidOfProcess *pids;			/* of all processes, sorted by pid; NULL until the first look */
+	int			npids;
 	int			looks;			/* the cost: how many looks, and the most memory */
 	Size		memory;
 } Search;
@@ -177,12 +181,6 @@ typedef struct Look
 
 /* ---- processes by pid ---- */
 
-static uint32
-slot_of_pid(const Search *search, int pid)
-{
-	return ((uint32) pid * 0x9E3779B1U >> 7) & search->mask;
-}
-
 /*
  * pid_of_process --- pid that belongs to a process number; 0 if there is none
  *
@@ -198,31 +196,29 @@ pid_of_process(LrIndex process)
 	return proc->procLatch.owner_pid == pid ? pid : 0;
 }
 
+static int
+compare_pids(const void *a, const void *b)
+{
+	return ((const PidOfProcess *) a)->pid - ((const PidOfProcess *) b)->pid;
+}
+
 /*
- * map_pids --- fill the hash table with the present processes
+ * map_pids --- list the present processes
  *
  * A process that starts later waits for nobody that could wait for us already.
  */
 static void
 map_pids(Search *search)
 {
-	uint32		size = pg_nextpower2_32(Max(MaxBackends * 2, 16));
-
-	search->mask = size - 1;
-	search->slots = palloc(sizeof(LrIndex) * size);
-	for (uint32 i = 0; i < size; i++)
-		search->slots[i] = LR_NONE;
+	search->pids = palloc(sizeof(PidOfProcess) * MaxBackends);
 	for (LrIndex i = 0; i < MaxBackends; i++)
 	{
 		int			pid = pid_of_process(i);
-		uint32		slot = slot_of_pid(search, pid);
 
-		if (pid == 0)
-			continue;
-		while (search->slots[slot] != LR_NONE)
-			slot = (slot + 1) & search->mask;
-		search->slots[slot] = i;
+		if (pid != 0)
+			search->pids[search->npids++] = (PidOfProcess) {pid, i};
 	}
+	qsort(search->pids, search->npids, sizeof(PidOfProcess), compare_pids);
 }
 
 /*
@@ -234,14 +230,13 @@ map_pids(Search *search)
 static LrIndex
 process_of_pid(const Search *search, int pid)
 {
-	uint32		slot = slot_of_pid(search, pid);
+	const PidOfProcess key = {pid, LR_NONE};
+	const PidOfProcess *found = bsearch(&key, search->pids, search->npids,
+										sizeof(PidOfProcess), compare_pids);
 
-	if (pid == 0)
+	if (found == NULL || GetPGProcByNumber(found->process)->pid != pid)
 		return LR_NONE;
-	for (; search->slots[slot] != LR_NONE; slot = (slot + 1) & search->mask)
-		if (GetPGProcByNumber(search->slots[slot])->pid == pid)
-			return search->slots[slot];
-	return LR_NONE;
+	return found->process;
 }
 
 /* ---- which processes wait ---- */
@@ -448,7 +443,7 @@ lock_waits_follow(Search *search, LrIndex process)
 
 	if (!has_news(search, process))
 		return;
-	if (search->slots == NULL)
+	if (search->pids == NULL)
 		map_pids(search);
 	search->looks++;
 	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);

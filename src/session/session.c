@@ -87,6 +87,20 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 }
 
 /*
+ * session_report_not_held --- say which other kind the session holds, if any
+ */
+void
+session_report_not_held(int elevel, const LrName *name, KindId kind)
+{
+	KindId		has = held_kind_of(name, kind);
+
+	if (has != kind)
+		report_not_held_so(elevel, name, kind, has);
+	else
+		report_not_held(elevel, name);
+}
+
+/*
  * session_look_held --- look at a hold of the session; raises if it is lost
  */
 void

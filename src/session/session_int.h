@@ -158,6 +158,14 @@ extern void guard_refuse_unlocked_loss(void);
 extern void guard_check_holds(bool has_xid);
 
 /* ----------
+ * session.c: For unlock.c and condition.c.
+ * ----------
+ */
+
+/* The session does not hold the key as that kind. */
+extern void session_report_not_held(int elevel, const LrName *name, KindId kind);
+
+/* ----------
  * deadlock.c: What happens when a wait for a key lasts longer than deadlock_timeout.
  * ----------
  */

@@ -218,17 +218,6 @@ unlock_find_job(const LrName *name, KindId kind)
 	return entry;
 }
 
-static void
-unlock_warn_not_held(const LrName *name, KindId kind)
-{
-	KindId		has = held_kind_of(name, kind);
-
-	if (has != kind)
-		report_not_held_so(WARNING, name, kind, has);
-	else
-		report_not_held(WARNING, name);
-}
-
 /*
  * session_unlock --- see session.h
  */
@@ -243,7 +232,7 @@ session_unlock(const LrName *name, KindId kind)
 	entry = unlock_find(name, kind, &view);
 	if (entry != NULL)
 		return unlock_holds(name, entry, &view, 1, &warned);
-	unlock_warn_not_held(name, kind);
+	session_report_not_held(WARNING, name, kind);
 	return false;
 }
 
@@ -459,7 +448,7 @@ unlock_what_is_left(const UnlockList *list, bool warned)
 		if (item->fate == UNLOCK_LATER)
 			all &= unlock_rest(item, 1, &warned);
 		else if (item->fate == UNLOCK_NOT_HELD)
-			unlock_warn_not_held(&item->name, item->kind);
+			session_report_not_held(WARNING, &item->name, item->kind);
 		all &= item->fate != UNLOCK_NOT_HELD && !unlock_is_lost(item);
 	}
 	return all;

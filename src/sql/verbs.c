@@ -34,6 +34,7 @@ typedef struct Verb
 	LockScope	scope;			/* level of the lock */
 	WaitRule	wait;			/* how long it waits */
 	StoreChange change;			/* how it changes a number */
+	int			most;			/* how many waiting sessions it notifies */
 } Verb;
 
 /* ----------
@@ -429,25 +430,13 @@ wait_for_condition(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name
  * many
  */
 static Datum
-notify(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int most)
+notify(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	uint8		id[STORE_ID_LEN];
 
 	arg_condition(fcinfo, 1, id);
 	require_unrestricted();
-	PG_RETURN_INT64(session_condition_notify(name, verb->kind, id, most));
-}
-
-static Datum
-notify_one(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	return notify(fcinfo, verb, name, 1);
-}
-
-static Datum
-notify_all(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	return notify(fcinfo, verb, name, CONDITION_ALL);
+	PG_RETURN_INT64(session_condition_notify(name, verb->kind, id, verb->most));
 }
 
 /* ----------
@@ -734,8 +723,8 @@ VERB(lockredis_latch_wait, wait_for_latch, KIND_LATCH,.wait = TRIES_OR_WAITS)
 
 /* Conditions of locks */
 VERB(lockredis_condition_wait, wait_for_condition, KIND_CONDITION,.wait = TRIES_OR_WAITS)
-VERB(lockredis_condition_notify, notify_one, KIND_CONDITION)
-VERB(lockredis_condition_notify_all, notify_all, KIND_CONDITION)
+VERB(lockredis_condition_notify, notify, KIND_CONDITION,.most = 1)
+VERB(lockredis_condition_notify_all, notify, KIND_CONDITION,.most = CONDITION_ALL)
 
 /* Holds of this session, of the kind that an argument names or that it holds */
 VERB(lockredis_extend, extend, KIND_REENTRANT)

@@ -57,6 +57,13 @@ $redis->cmd('SET', 'k8', 'x');
 $two->query_is("SELECT redis_unlock('k7')", 't');
 $one->query_fails("SELECT redis_multi_lock(" . list(@keys) . ")", '42809',
 	qr/key "k8" does not hold a reentrant lock/, 'no lock at one of the keys');
+
+# A call that fails does not keep its memory.
+$one->query_fails("SELECT redis_multi_lock(" . list('k8', map { "many$_" } 1 .. 80) . ")",
+	'42809', qr/key "k8" does not hold a reentrant lock/, 'many keys');
+my $kept = $one->value("SELECT total_bytes FROM pg_backend_memory_contexts "
+	. "WHERE name = 'lockredis several locks'");
+cmp_ok($kept, '<=', 8192, 'their names and requests are forgotten');
 $redis->cmd('DEL', 'k8');
 $two->query_is("SELECT redis_read_lock('k2')", '', 'another kind');
 $one->query_fails("SELECT redis_try_multi_lock(" . list(@keys) . ")", '42809',
