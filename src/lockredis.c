@@ -91,53 +91,36 @@ startup_shmem(void)
 	LWLockRelease(AddinShmemInitLock);
 }
 
-static void
-next_process_utility(PlannedStmt *pstmt, const char *query_string,
-					 bool read_only_tree, ProcessUtilityContext context,
-					 ParamListInfo params, QueryEnvironment *query_env,
-					 DestReceiver *dest, QueryCompletion *qc)
-{
-	if (prev_process_utility_hook)
-		prev_process_utility_hook(pstmt, query_string, read_only_tree, context,
-								  params, query_env, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
-								params, query_env, dest, qc);
-}
-
 /*
- * noted_utility --- a DO or CALL, or an ALTER SYSTEM: others have to know that it runs
+ * run_utility --- run the statement; others have to know that a DO or CALL, or an ALTER SYSTEM,
+ * runs
  */
 static void
-noted_utility(PlannedStmt *pstmt, const char *query_string,
-			 bool read_only_tree, ProcessUtilityContext context,
-			 ParamListInfo params, QueryEnvironment *query_env,
-			 DestReceiver *dest, QueryCompletion *qc)
+run_utility(PlannedStmt *pstmt, const char *query_string,
+			bool read_only_tree, ProcessUtilityContext context,
+			ParamListInfo params, QueryEnvironment *query_env,
+			DestReceiver *dest, QueryCompletion *qc)
 {
-	bool		procedural = !IsA(pstmt->utilityStmt, AlterSystemStmt);
+	volatile int procedural = IsA(pstmt->utilityStmt, DoStmt) ||
+		IsA(pstmt->utilityStmt, CallStmt);
 
-	if (procedural)
-		track_procedural_depth++;
-	lr_in_alter_system = !procedural;
+	track_procedural_depth += procedural;
+	lr_in_alter_system = IsA(pstmt->utilityStmt, AlterSystemStmt);
 	PG_TRY();
 	{
-		next_process_utility(pstmt, query_string, read_only_tree, context,
-							 params, query_env, dest, qc);
+		if (prev_process_utility_hook)
+			prev_process_utility_hook(pstmt, query_string, read_only_tree, context,
+									  params, query_env, dest, qc);
+		else
+			standard_ProcessUtility(pstmt, query_string, read_only_tree, context,
+									params, query_env, dest, qc);
 	}
 	PG_FINALLY();
 	{
 		lr_in_alter_system = false;
-		if (procedural)
-			track_procedural_depth--;
+		track_procedural_depth -= procedural;
 	}
 	PG_END_TRY();
-}
-
-static bool
-is_commit_prepared(Node *stmt)
-{
-	return IsA(stmt, TransactionStmt) &&
-		((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED;
 }
 
 /*
@@ -162,15 +145,10 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 	bool		discard_all = IsA(stmt, DiscardStmt) &&
 		((DiscardStmt *) stmt)->target == DISCARD_ALL;
 
-	if (is_commit_prepared(stmt))
+	if (IsA(stmt, TransactionStmt) &&
+		((TransactionStmt *) stmt)->kind == TRANS_STMT_COMMIT_PREPARED)
 		xact_before_commit_prepared();
-	if (IsA(stmt, DoStmt) || IsA(stmt, CallStmt) || IsA(stmt, AlterSystemStmt))
-		noted_utility(pstmt, query_string, read_only_tree, context,
-					 params, query_env, dest, qc);
-	else
-		next_process_utility(pstmt, query_string, read_only_tree, context,
-							 params, query_env, dest, qc);
-
+	run_utility(pstmt, query_string, read_only_tree, context, params, query_env, dest, qc);
 	if (discard_all)
 		session_discard();
 	if (IsA(stmt, TransactionStmt))

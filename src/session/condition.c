@@ -14,8 +14,7 @@
  *	 again                              WAITING ──► HELD ────────────────► in the index
  *
  * If anything raises on the way, the lock stays as it is then: lost.  The notification
- * and the new hold are in one static structure, since FATAL does not even pass
- * PG_CATCH.
+ * and the new hold are in one static structure, for the abort or the end of the session.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -91,17 +90,15 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 /* Rows needed once the lock is released: for the wait, and for the lock again. */
 #define MONITOR_ROWS		2
 
-/* The wait in progress. */
+/* The wait in progress; LR_NONE: not had. */
 typedef struct Monitor
 {
 	KindId		kind;			/* of the notification */
-	bool		has_notification;
 	LrIndex		notification;
-	bool		has_lock;
 	LrIndex		lock;			/* the lock, acquired again, but not in the index yet */
 } Monitor;
 
-static Monitor monitor;
+static Monitor monitor = {.notification = LR_NONE,.lock = LR_NONE};
 
 /*
  * monitor_sleep --- release the lock, and wait until a client notifies
@@ -119,8 +116,7 @@ monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
 	memcpy(request.terms.id, id, STORE_ID_LEN);
 	request.wait_us = wait_us == WAIT_FOREVER ? WAIT_FOREVER : Max(wait_us, 1);
 	request.gives_back = lock;
-	monitor.has_notification = wait_for_lock(name, &request, &monitor.notification);
-	return monitor.has_notification;
+	return wait_for_lock(name, &request, &monitor.notification);
 }
 
 /*
@@ -141,7 +137,7 @@ monitor_take_again(const LrName *name, const HoldView *before)
 	request.terms.on_lost = part->on_lost;
 	request.terms.min_replicas = part->min_replicas;
 	request.wait_us = WAIT_FOREVER;
-	monitor.has_lock = wait_for_lock(name, &request, &monitor.lock);
+	(void) wait_for_lock(name, &request, &monitor.lock);
 	request.fenced = before->fence != 0;
 	if (request.fenced)
 		(void) session_mint(name, monitor.lock, &request, 0);
@@ -169,18 +165,18 @@ monitor_end_notification(const LrName *name)
 	HoldView	view;
 	StoreOp		op;
 
-	if (!monitor.has_notification)
+	if (notification == LR_NONE)
 		return;
 	if (lt_begin_release(notification, &view) == RELEASE_LOST)
 	{
-		monitor.has_notification = false;
+		monitor.notification = LR_NONE;
 		lt_drop_lost(notification);
 		return;
 	}
 	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
 	op.acted = true;
 	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL);
-	monitor.has_notification = false;
+	monitor.notification = LR_NONE;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
 		lt_end_release(notification, &op);
 	else
@@ -191,12 +187,12 @@ monitor_end_notification(const LrName *name)
 void
 monitor_abandon(void)
 {
-	if (monitor.has_notification)
+	if (monitor.notification != LR_NONE)
 		lt_pass_on(monitor.notification);
-	monitor.has_notification = false;
-	if (monitor.has_lock)
+	monitor.notification = LR_NONE;
+	if (monitor.lock != LR_NONE)
 		lt_pass_on(monitor.lock);
-	monitor.has_lock = false;
+	monitor.lock = LR_NONE;
 }
 
 /*
@@ -219,10 +215,10 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 	notified = monitor_sleep(name, before, id, wait_us);
 	monitor_take_again(name, view);
 	monitor_end_notification(name);
-	monitor.has_lock = false;
 	lt_return_rows();
 	now = held_find(name, kind);
 	held_replace(now, monitor.lock);
+	monitor.lock = LR_NONE;
 	lt_drop_lost(before);
 	return notified;
 }

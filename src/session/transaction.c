@@ -168,32 +168,17 @@ xact_end_aborted_sub(void)
 	release_run_at_end();
 }
 
-static void
-xact_find_failed_job(HeldEntry *entry, void *arg)
-{
-	if (entry->failed_jobs > 0)
-		*(HeldEntry **) arg = entry;
-}
-
 /*
- * xact_end_failed_jobs --- release the holds of failed jobs, of one key
- *
- * There can be several keys, as a job can run another job.
+ * xact_end_failed_job --- release the holds of failed jobs, of one key
  */
 static void
-xact_end_failed_jobs(void)
+xact_end_failed_job(HeldEntry *entry, void *arg)
 {
-	HeldEntry  *entry = NULL;
 	HoldView	view;
 
-	held_walk(xact_find_failed_job, &entry);
-	if (entry == NULL)
-	{
-		nfailed_jobs = 0;
+	if (entry->failed_jobs == 0)
 		return;
-	}
 	lt_look(entry->hold, &view);
-	nfailed_jobs -= entry->failed_jobs;
 	entry->job_count -= entry->failed_jobs;
 	view.scope[SCOPE_SESSION].count -= entry->failed_jobs;
 	entry->failed_jobs = 0;
@@ -238,8 +223,11 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 	if (track_count() > 0 || nfailed_jobs > 0)
 	{
 		xact_end_from(0, is_commit);
-		while (nfailed_jobs > 0 && !is_commit)
-			xact_end_failed_jobs();
+		if (nfailed_jobs > 0 && !is_commit)
+		{
+			held_walk(xact_end_failed_job, NULL);
+			nfailed_jobs = 0;
+		}
 		release_end_transaction();
 		lt_check_transaction_end();
 	}

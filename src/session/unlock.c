@@ -305,17 +305,30 @@ unlock_make_list(UnlockList *list, int room)
 	list->items = palloc_extended(sizeof(UnlockItem) * (Size) room, MCXT_ALLOC_HUGE);
 }
 
-static UnlockItem *
-unlock_next_item(UnlockList *list, const LrName *name, KindId kind, uint64 number)
+/*
+ * unlock_add --- add an entry, of which at most so many holds are released, or a key that is
+ * not held; the last hold goes into the batch, unless it is that of a job
+ */
+static void
+unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry, int most)
 {
 	UnlockItem *item = &list->items[list->n++];
+	HoldView	view;
 
 	item->name = *name;
 	item->kind = kind;
-	item->number = number;
 	item->reported = false;
-	item->view.state = HOLD_FREE;
-	return item;
+	item->fate = UNLOCK_NOT_HELD;
+	if (entry == NULL)
+		return;
+	item->number = entry->key.number;
+	item->fate = UNLOCK_LATER;
+	lt_look(entry->hold, &view);
+	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0 ||
+		view.scope[SCOPE_SESSION].count > most)
+		return;
+	item->fate = UNLOCK_IN_BATCH;
+	(void) release_add(entry, true, &item->view);
 }
 
 static bool
@@ -414,25 +427,6 @@ unlock_rest(const UnlockItem *item, int most, bool *warned)
 }
 
 /*
- * unlock_one_of_many --- add the last hold of a key to the batch
- */
-static void
-unlock_one_of_many(UnlockItem *item)
-{
-	HoldView	view;
-	HeldEntry  *entry = unlock_find(&item->name, item->kind, &view);
-
-	item->fate = UNLOCK_NOT_HELD;
-	if (entry == NULL)
-		return;
-	item->fate = UNLOCK_LATER;
-	if (view.scope[SCOPE_SESSION].count > 1 || view.scope[SCOPE_XACT].count > 0)
-		return;
-	item->fate = UNLOCK_IN_BATCH;
-	(void) release_add(entry, true, &item->view);
-}
-
-/*
  * unlock_what_is_left --- the keys that did not go into the batch; false: one was not
  * held, or was lost
  */
@@ -462,12 +456,14 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 {
 	UnlockList	list;
 	ReleaseTally tally;
+	HoldView	view;
 	bool		all;
 
 	session_enter();
 	unlock_make_list(&list, n);
 	for (int i = 0; i < n; i++)
-		unlock_one_of_many(unlock_next_item(&list, names[i], kind, 0));
+		unlock_add(&list, names[i], kind,
+				   unlock_find(names[i], kind, &view), 1);
 	unlock_run_batch(&list, &tally);
 	unlock_report_losses(&list);
 	unlock_report(&tally);
@@ -477,24 +473,13 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 	return all;
 }
 
-/*
- * unlock_collect --- add the lock to the batch, unless the transaction or a job holds it
- */
 static void
 unlock_collect(HeldEntry *entry, void *arg)
 {
 	LrName		name;
-	HoldView	view;
-	UnlockItem *item;
 
 	held_copy_name(&entry->key, &name);
-	item = unlock_next_item(arg, &name, entry->key.kind, entry->key.number);
-	lt_look(entry->hold, &view);
-	item->fate = UNLOCK_LATER;
-	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0)
-		return;
-	item->fate = UNLOCK_IN_BATCH;
-	(void) release_add(entry, true, &item->view);
+	unlock_add(arg, &name, entry->key.kind, entry, PG_INT32_MAX);
 }
 
 static int

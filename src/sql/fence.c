@@ -141,24 +141,6 @@ fences_raise(const LrName *name, Oid schema, int64 token, int64 *row)
 	}
 }
 
-/*
- * fences_read --- read the recorded token; false if there is none
- */
-static bool
-fences_read(const LrName *name, Oid schema, int64 *row)
-{
-	return fences_run(FENCE_READ, schema, name, row) > 0;
-}
-
-/*
- * fences_delete --- delete the row; false if there was none
- */
-static bool
-fences_delete(const LrName *name, Oid schema)
-{
-	return fences_run(FENCE_DELETE, schema, name, NULL) > 0;
-}
-
 /* ----------
  * A lock with its token
  * ----------
@@ -209,7 +191,7 @@ fence_is_recorded_here(const LrName *name, const HeldEntry *entry, Oid schema,
 	int64		row;
 
 	return entry->recorded_here && entry->recorded == token &&
-		fences_read(name, schema, &row) && row == token;
+		fences_run(FENCE_READ, schema, name, &row) > 0 && row == token;
 }
 
 /*
@@ -267,32 +249,14 @@ fence_take(const LrName *name, AcquireRequest *request, Oid function, int64 *tok
  */
 
 /*
- * fence_check --- record a token issued elsewhere; raises an error below the recorded
- * one
- */
-static void
-fence_check(const LrName *name, Oid schema, int64 token)
-{
-	int64		row;
-
-	PreventCommandIfReadOnly("redis_fence_check()");
-	if (fences_raise(name, schema, token, &row) || row == token)
-		return;
-	ereport(ERROR,
-			(errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
-			 errmsg("fencing token " INT64_FORMAT " of lock \"%s\" is stale",
-					token, lr_name_to_show(name->data, name->len)),
-			 errdetail("Token " INT64_FORMAT " was recorded.", row)));
-}
-
-/*
- * lockredis_fence_check --- redis_fence_check(key, token)
+ * lockredis_fence_check --- redis_fence_check(key, token): record a token issued elsewhere
  */
 Datum
 lockredis_fence_check(PG_FUNCTION_ARGS)
 {
 	LrName		name;
 	int64		token;
+	int64		row;
 
 	arg_key(fcinfo, &name);
 	arg_require(fcinfo, 1, "fencing token");
@@ -301,7 +265,14 @@ lockredis_fence_check(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("fencing token must be between 1 and 2^53-1")));
-	fence_check(&name, get_func_namespace(fcinfo->flinfo->fn_oid), token);
+	PreventCommandIfReadOnly("redis_fence_check()");
+	if (!fences_raise(&name, get_func_namespace(fcinfo->flinfo->fn_oid), token, &row) &&
+		row != token)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION),
+				 errmsg("fencing token " INT64_FORMAT " of lock \"%s\" is stale",
+						token, lr_name_to_show(name.data, name.len)),
+				 errdetail("Token " INT64_FORMAT " was recorded.", row)));
 	PG_RETURN_VOID();
 }
 
@@ -312,5 +283,6 @@ lockredis_fence_forget(PG_FUNCTION_ARGS)
 
 	arg_key(fcinfo, &name);
 	PreventCommandIfReadOnly("redis_fence_forget()");
-	PG_RETURN_BOOL(fences_delete(&name, get_func_namespace(fcinfo->flinfo->fn_oid)));
+	PG_RETURN_BOOL(fences_run(FENCE_DELETE, get_func_namespace(fcinfo->flinfo->fn_oid), &name,
+							  NULL) > 0);
 }

@@ -72,7 +72,7 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 
-	*row = (TokenRow) {.isnull = {true, true, true}};
+	memset(row->isnull, true, sizeof(row->isnull));
 	for (int i = 0; i < table->ncolumns; i++)
 	{
 		int			column = SPI_fnumber(desc, token_column[i]);

@@ -148,10 +148,14 @@ tokens_run_as(Oid owner, Statement *s, Oid schema, Oid table, const TokenRow *ro
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	for (int i = 0; i < TOKEN_COLUMNS; i++)
-		params->params[i] = (ParamExternData) {
-			.ptype = token_types[i],.value = row->value[i],.isnull = row->isnull[i],
-			.pflags = PARAM_FLAG_CONST
-		};
+	{
+		ParamExternData *param = &params->params[i];
+
+		param->ptype = token_types[i];
+		param->value = row->value[i];
+		param->isnull = row->isnull[i];
+		param->pflags = PARAM_FLAG_CONST;
+	}
 	if (SPI_execute_plan_with_paramlist(tokens_get_plan(s, schema, table), params,
 										false, 0) != s->result)
 		elog(ERROR, "could not use table \"%s\"", s->table_name);

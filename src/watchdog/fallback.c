@@ -100,16 +100,6 @@ fallback_start(void)
 	silence_set_limits(Max(STALL_MIN, after / 2), lr_lease * LR_US_PER_MS);
 }
 
-/*
- * fallback_reload --- the settings were read again
- */
-void
-fallback_reload(void)
-{
-	fallback_check_settings();
-	fallback_start();
-}
-
 /* ----------
  * How the stores answer
  * ----------

@@ -260,7 +260,8 @@ lane_find(StoreId id, int replicas, int part)
 	lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
 	lane->replicas = replicas;
 	lane->part = part;
-	lane->health.next_probe = LR_NEVER;
+	if (replicas == 0)
+		health_start(&lane->health, id, NODE_MASTER + part);
 	due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM : ROLE_JUDGE);
 	if (part != NOT_PARTED)
 		lane->batch.store->aim(lane->batch.handle, part);

@@ -249,7 +249,8 @@ reload_settings(void)
 
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	fallback_reload();
+	fallback_check_settings();
+	fallback_start();
 	if (store == STORE_COUNT)
 		return;
 	if (!way_has_changed(lr_store(store), epoch, tls_epoch))

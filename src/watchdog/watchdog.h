@@ -211,11 +211,11 @@ extern bool renewals_serves(NodeId node);
  * ----------
  */
 
-/* Warn of settings that do not fit each other, at the start of the server. */
+/* Warn of settings that do not fit each other, at the start of the server and at a reload. */
 extern void fallback_check_settings(void);
 
+/* Apply the settings that the watchdog has read. */
 extern void fallback_start(void);
-extern void fallback_reload(void);
 
 /* The store is at another place: what was known is about the old one. */
 extern void fallback_new_place(StoreId store);

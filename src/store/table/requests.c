@@ -31,6 +31,8 @@
 /* The index of the watchdog's request; lower ones are proc numbers. */
 #define WATCHDOG_REQUEST	MaxBackends
 
+#define REQUESTS			(WATCHDOG_REQUEST + 1)
+
 typedef struct Requests
 {
 	pg_atomic_uint32 worker;	/* its proc number + 1, or NO_WORKER */
@@ -39,7 +41,6 @@ typedef struct Requests
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint32 connecting;	/* 1: the worker is connecting to its database */
 	TableTickets tickets;
-	int			nrequests;
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
 } Requests;
 
@@ -88,17 +89,11 @@ table_trouble_hint(TableFault fault)
  * ----------
  */
 
-static int
-request_count(void)
-{
-	return WATCHDOG_REQUEST + 1;
-}
-
 static Size
 requests_size(void)
 {
 	return MAXALIGN(add_size(offsetof(Requests, request),
-							 mul_size(request_count(), sizeof(TableRequest))));
+							 mul_size(REQUESTS, sizeof(TableRequest))));
 }
 
 int
@@ -143,8 +138,7 @@ requests_shmem_init(void)
 	pg_atomic_init_u32(&requests->wanted, 0);
 	pg_atomic_init_u32(&requests->epoch, 0);
 	pg_atomic_init_u32(&requests->connecting, 0);
-	requests->nrequests = request_count();
-	for (int i = 0; i < requests->nrequests; i++)
+	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
 
@@ -308,8 +302,8 @@ void
 requests_worker_enter(void)
 {
 	taken = MemoryContextAlloc(TopMemoryContext,
-							   sizeof(TableRequest *) * requests->nrequests);
-	for (int i = 0; i < requests->nrequests; i++)
+							   sizeof(TableRequest *) * REQUESTS);
+	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
 		RequestState state = request_state(request);
@@ -360,7 +354,7 @@ TableRequest **
 requests_take(int *n)
 {
 	*n = 0;
-	for (int i = 0; i < requests->nrequests; i++)
+	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
 
