@@ -450,6 +450,16 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 				 key->name, (sim_now() - *since) / (double) SIM_S);
 }
 
+/* Who waits behind a session here has not asked: what was wanted before may still be. */
+static bool
+has_live_hold(const LrKey *key)
+{
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lt_holds[i].state != HOLD_LOST)
+			return true;
+	return false;
+}
+
 /* Who is in front and has been told that the key is busy gets told of its releases. */
 #define LISTEN_MAX	(10 * SIM_S)
 
@@ -465,7 +475,7 @@ check_subscribing(LrIndex k, LrTopic topic, bool good)
 	int64	   *since = &unsubscribed_since[k][topic];
 
 	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue.list.head != LR_NONE &&
-			   !redis_is_denied(key->name), since);
+			   !has_live_hold(key) && !redis_is_denied(key->name), since);
 	if (*since != 0 && sim_now() - Max(Max(*since, redis_denied_until(key->name) + REFUSED_MAX),
 									   sim_quiet_since()) > LISTEN_MAX)
 		sim_fail("sleeps untold", "releases of %s are not listened to for %.3f s", key->name,
