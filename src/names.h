@@ -80,7 +80,7 @@ extern char *lr_owner_to_show_plainly(const char *owner);
  * itself; "*" for what Redisson makes of it, "{name}", or just the name if it contains
  * a brace.  "+" is the same for keys of ours, which must differ for "x" and "{x}":
  * instead of the bare name it gives ":name".  "@" stands for an owner, "#" for 40
- * digits.
+ * digits.  Some scripts make such names themselves; see kinds/README.md.
  */
 #define NAME_LOCK				"="
 #define NAME_COUNTER			"redisson_lock_token:*" /* of fencing tokens */

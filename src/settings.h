@@ -85,7 +85,10 @@ extern uint32 lr_url_epoch;
  */
 extern uint32 lr_tls_epoch;
 
-/* Identifies the servers and databases in lockredis.url, but for the passwords. */
+/*
+ * Identifies what lockredis.url names, as a digest of all but the passwords: with another
+ * user, or another order of hosts, it is another place.
+ */
 extern uint32 lr_place;
 
 /* Set while an ALTER SYSTEM is executed: only then a backend warns of a password. */
@@ -113,7 +116,9 @@ extern void lr_require_fit_url(void);
 
 /*
  * Raises an error if lockredis.lease exceeds lockredis.max_lease of independent
- * masters.  Called at server start and whenever a lock is to get lockredis.lease.
+ * masters.  Called at server start and whenever a lock is to get lockredis.lease: a reload
+ * refuses too long a lease, but when it changes one URL to several masters, the watchdog
+ * only warns of the lease.
  */
 extern void lr_require_fit_lease(void);
 

@@ -24,7 +24,10 @@
 #include "lockredis.h"
 #include "datatype/timestamp.h"
 
-/* In the order of the columns of redis_lock_stats, up to STAT_MOVES. */
+/*
+ * A new one comes last: version 1.0 of the extension shows those up to STAT_MOVES, in this
+ * order (sql/views.c).
+ */
 typedef enum LrStat
 {
 	STAT_ACQUIRES,				/* locks acquired, except those held already */

@@ -192,6 +192,7 @@ typedef struct LockKind
 	/*
 	 * May a session of this server pass it to the next one in the queue of this server,
 	 * without the store?  A kind that is "placed" is passed on in the order of the store.
+	 * Both only to a session that wants this very kind, whatever its held_as.
 	 */
 	bool		handed_over;
 

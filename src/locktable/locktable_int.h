@@ -566,7 +566,10 @@ extern void lt_lose_set_aside(LrIndex hold, WakeList *wakes);
 extern void lt_drop_handed(LrIndex session, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 
-/* What a waiting session has in the store; see LrAsked. */
+/*
+ * Leave to the watchdog what a waiting session has in the store (LrAsked).  False: there is no
+ * row for that, so others cannot pass over the session yet.
+ */
 extern bool lt_disown(LrIndex session, WakeList *wakes);
 extern void lt_disown_next(LrIndex session, WakeList *wakes);
 

@@ -281,9 +281,9 @@ extern void ask_lengthen(const HeldEntry *entry, const HoldView *view,
 						 int64 lease_ms, bool keep, StoreOp *op);
 
 /*
- * An owner-checked operation on a lock that we hold was answered.  Repeat it if the
- * lock has been moved since; mark the hold lost if the answer says so.  True: it is
- * lost.
+ * An owner-checked operation on a lock that we hold was answered.  Mark the hold lost if
+ * the answer says so; repeat the operation if the lock has been moved since.  True: it is
+ * lost.  If the lock is moved each time, nothing is known (STORE_UNKNOWN).
  */
 extern bool ask_settle(LrIndex hold, StoreOp *op);
 

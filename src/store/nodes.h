@@ -177,7 +177,10 @@ extern bool node_place_is_other(uint32 place);
 extern void node_set_silent(NodeId node, bool silent);
 extern bool node_is_silent(NodeId node);
 
-/* How often a silence of any node has ended, whichever process noticed that. */
+/*
+ * How often a silence of any node has ended, whichever process noticed that; it wakes the
+ * watchdog, as one of several masters may lack locks then.
+ */
 extern uint32 node_silences_ended(void);
 
 /* ----------
@@ -608,9 +611,9 @@ extern void cluster_end_change(void);
  *
  * We cannot see whether a node keeps its data.  So a node that was started recently has
  * no vote until the longest possible lease (lockredis.max_lease) is over.  When this
- * server first sees a node, it goes by the time that the node reports.  Another node that
- * takes its place later may be a spare that has run for long: it counts as started when
- * it was first seen.
+ * server first sees a node, it goes by the time that the node reports, or by the later one
+ * from which the node counted by former settings.  Another node that takes its place later
+ * may be a spare that has run for long: it counts as started when it was first seen.
  *
  * Each row has one server at a time, and each server has one row.  When that changes, the
  * row begins another life.  A connection, and the replies over it, are valid for the life

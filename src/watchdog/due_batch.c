@@ -23,7 +23,8 @@
  * live ends, as nobody releases it.  So what was lost or left behind is released
  * there, over the watchdog's former connection, as long as that lives and is needed,
  * and at most for a lease.  Each release is tried once: it is a courtesy to clients
- * that still use the old place.
+ * that still use the old place.  So is a count that may have run there: it is repeated at
+ * no other place.
  *
  * The replies to a batch that was under way are read, as the connection would be
  * useless otherwise, but do not count: they are from the old place, and everything

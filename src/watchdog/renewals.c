@@ -7,7 +7,7 @@
  * from the lock table, sent pipelined (due_batch.c), and the replies are applied (health.c,
  * due_batch.c) to holds that still have the same owner.  A store of several nodes has a
  * connection and a batch for each of them.  While a batch is under way, leases that end are
- * still noticed in time.  No store delays another one.
+ * still noticed in time; what else is due for it is put off.  No store delays another one.
  *
  * Replicas may be away for hours, and each request for their confirmation delays the
  * requests behind it on its connection by lockredis.replica_timeout.  Locks that need no

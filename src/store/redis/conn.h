@@ -64,8 +64,8 @@ typedef enum TargetAnswer
 typedef struct RedisTarget
 {
 	TargetKind	kind;
-	bool		scout;			/* master: the watchdog's own connection; see
-								 * topology.c */
+	bool		scout;			/* master: the watchdog's connection that judges it;
+								 * see topology.c */
 	uint32		topology;		/* master: its epoch in topology.c; shard:
 								 * generation of its row in cluster.c */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it

@@ -5,8 +5,9 @@
  *
  * All waits are of this server, and there is one worker, so a list is enough.  As in Redis each
  * wait counts until a certain time, and a notification stays with its wait until the session
- * has acted on it, or passes to the next wait.  A restarted worker knows no waits: it treats
- * each session that asks as notified, and the session checks its condition.
+ * has acted on it, or passes to the next wait.  A session whose wait the worker does not know,
+ * since it was restarted or had no memory, counts as notified when it asks, and checks its
+ * condition.
  *
  * All of this is done after the transaction of the operation has been committed.  A transaction
  * that fails is run again: otherwise a notification could be given twice, or stay with a
