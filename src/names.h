@@ -3,8 +3,8 @@
  * names.h
  *	  Names in the stores: of keys, and of this instance of the server and its owners.
  *
- * The instance is a small piece of shared memory, read and written by atomics only, which
- * also says whether the watchdog is running.
+ * The instance is a small piece of shared memory, which also says whether the watchdog is
+ * running.  What changes in it after the start is read and written by atomics only.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -7,7 +7,8 @@
  * The key of a semaphore is the number of free permits.  Nobody owns a permit: anybody may
  * return it, and it never returns by itself.  Each request has a ticket, which a key of ours
  * keeps for an hour, so that a request whose reply was not read can be undone, or repeated
- * without counting twice.  The ticket of an answered request is removed.
+ * without counting twice.  The ticket of an answered request that was sent only once is
+ * removed.
  *
  * A latch is a number that is counted down; at zero the key is deleted, and the sessions
  * that wait for it go on.  A wait takes nothing, so its "create" only looks.  A ticket

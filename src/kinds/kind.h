@@ -10,8 +10,8 @@
  * which kind it means; what the table store does is a table of functions by kind.  No
  * other code names a kind (script/structure): it goes by these fields.
  *
- * The descriptions are constant: nothing in this folder calls anything, has
- * state, or does I/O.
+ * The descriptions are constant: nothing in this folder has state or does I/O, and
+ * the functions below only look at them.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -4,8 +4,8 @@
  *	  The read lock and the write lock of Redisson's RReadWriteLock.
  *
  * The key is a hash with a field "mode" and one for each reader.  Each reader also has a
- * key that lives as long as its lease; the hash lives as long as the longest of them.  A
- * session takes the lock once in the store, and counts its own holds itself.
+ * key that lives as long as its lease; the hash lives at least as long as the longest of
+ * them.  A session takes the lock once in the store, and counts its own holds itself.
  *
  * The write lock excludes all others, but its own session can hold the read lock, too, and
  * keeps that when it releases the write lock.  A session that waits for it is announced in a

@@ -7,8 +7,8 @@
  * the token may release the lock or extend its lease; no session holds it.  It excludes
  * everything else that the key could hold.
  *
- * Only the create sends the token itself to the store.  All other requests, also those of
- * the watchdog, send its SHA-1.
+ * Only the create sends the token itself to Redis.  All other requests, also those of the
+ * watchdog, send its SHA-1.  The table gets only its SHA-256 (session/unowned.c).
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -4,9 +4,9 @@
  *	  The lock table: a hold is lost, or becomes an orphan.
  *
  * Anybody who finds a lock gone may change its hold from HELD to LOST; other processes
- * than its session may do nothing else to a HELD one.  The session has to see the loss,
- * and then drops the hold.  If a store may still have the lock, or a request was not
- * answered, the hold becomes an orphan, which the watchdog releases.
+ * than its session change the state of a HELD one in no other way.  The session has to
+ * see the loss, and then drops the hold.  If a store may still have the lock, or a
+ * request was not answered, the hold becomes an orphan, which the watchdog releases.
  *
  * Copyright (c) 2026, lockredis contributors
  *

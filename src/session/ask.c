@@ -158,7 +158,8 @@ request_is_met_by(const AcquireRequest *request, const HoldView *view)
  * - A request is under way.  Its batch is active from before it checks the connection
  *	 until after its last reply, and the handler leaves an active batch alone.  So the
  *	 connection is shut down before that check, which notices, or not at all.
- * - Replies to a batch that has ended are outstanding: left alone.
+ * - A batch has ended, but the node still waits for replicas: left alone.
+ * - Releases that were left have no answer yet: the next request takes them for lost.
  * - A lock call is between two requests: left alone (idle_keep), as it needs the
  *	 connection soon.
  * - The socket is being opened or closed: the connection is not ready then, or its

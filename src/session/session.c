@@ -5,8 +5,8 @@
  *
  * This file has one function for each thing that a user can want; unlock.c has those
  * that release locks.  They are built from the files below: waiting.c waits for a lock,
- * release.c releases, transaction.c and track.c tie locks to the transaction, held.c is
- * the index of holds, and ask.c sends requests to the stores.
+ * release.c releases, track.c ties locks to the transaction, held.c is the index of
+ * holds, and ask.c sends requests to the stores.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -349,7 +349,10 @@ extern bool session_lock(const LrName *name, const AcquireRequest *request,
 extern void session_enter(void);
 extern pg_on_exit_callback session_at_exit;
 
-/* DISCARD ALL: release all locks.  A cancel does not stop it, and it never raises. */
+/*
+ * DISCARD ALL: release all locks.  A cancel does not stop that, and nothing is raised
+ * until it is done.  A WARNING follows if the store has not answered.
+ */
 extern void session_discard(void);
 
 /*

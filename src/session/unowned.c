@@ -245,7 +245,7 @@ untold_give_back(const Untold *u)
 }
 
 /*
- * untold_transaction_ends --- see session.h
+ * untold_transaction_ends --- see session_int.h
  *
  * What is committed stays, even if the rest of a procedure fails.  A procedure that has
  * rolled back may still fail later, so its records are kept.
@@ -268,7 +268,7 @@ untold_transaction_ends(bool commit)
 }
 
 /*
- * untold_subtransaction_aborts --- see session.h
+ * untold_subtransaction_aborts --- see session_int.h
  *
  * A statement after a savepoint may have failed, and the transaction goes on.  Records
  * without a portal, during a commit, are those of functions that go on.

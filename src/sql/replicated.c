@@ -6,9 +6,10 @@
  * A publication FOR ALL TABLES, or of our schema, includes our tables.  At the
  * subscriber these tables are about the locks of that server, which has sessions of
  * its own.  So a trigger that fires only for replicated changes decides:
- *	 - rows of locks (redis_lock_rows) concern only the server that wrote them, and
- *	   are ignored.  Otherwise a release there would delete a lock that is held
- *	   here, and an acquire there would fail here on the primary key, for ever;
+ *	 - rows of locks and numbers (redis_lock_rows, redis_lock_shares,
+ *	   redis_lock_values) concern only the server that wrote them, and are ignored.
+ *	   Otherwise a release there would delete a lock that is held here, and an acquire
+ *	   there would fail here on the primary key, for ever;
  *	 - tokens (redis_fences, redis_lock_counters) must never go down, and must not
  *	   be issued again after the subscriber has taken over: the higher one stays,
  *	   and nothing is deleted;

@@ -8,7 +8,7 @@
  *
  * A slot is one atomic word with its epoch and its node, so a reader gets both as of the
  * same moment.  The addresses of the nodes are under the lock of the table of nodes, which
- * is held only for copying.  Only the watchdog writes.
+ * is held only for copying.  Only the watchdog writes; any process may want a new map.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -187,7 +187,8 @@ extern uint32 node_silences_ended(void);
  * silence.c: Since when Redis has not answered, and what others may have there since.
  *
  * Only fallback mode uses this; in the others Redis never counts as silent, and no
- * key is held off.  The watchdog writes, and all others read without a lock.
+ * key is held off.  Only the watchdog writes, but for times to live, which any process
+ * notes.  Nothing here takes a lock.
  * ----------
  */
 
@@ -336,10 +337,10 @@ extern void addresses_restart(const RedisUrl *urls, int n);
  * topology.c: Which node is the master, where others (Sentinels) say so.
  *
  * In shared memory.  The watchdog asks the Sentinels and writes; a process that makes
- * a connection, or has received a reply, reads.  If lockredis.url names the node
- * itself, nothing here ever changes.
+ * a connection, or has received a reply, reads, and may report a doubt.  If
+ * lockredis.url names the node itself, nothing here changes but with that setting.
  *
- * Each master that we accept has an epoch, one more than that of the master before.
+ * Each master that we accept has an epoch, higher than that of the master before.
  * A reply of a node counts only while the node's epoch is the present one
  * (store/README.topology.md has the proof).
  * ----------
@@ -477,8 +478,8 @@ extern void topology_set_reason(const char *reason);
  * cluster.c: Which node of a Redis Cluster has which slot, as all processes know it.
  *
  * In shared memory.  The watchdog asks the nodes (store/redis/cluster_batch.h) and
- * writes; a process that sends a request, or has received a reply, reads.  If
- * lockredis.url names no cluster, all keys are in one "slot", and nothing here changes.
+ * writes; a process that sends a request, or has received a reply, reads, and may want
+ * a new map.  If lockredis.url names no cluster, all keys are in one "slot".
  *
  * Each slot has an epoch of its own: a reply counts only while the epoch of its slot is
  * the same (store/README.topology.md).  So if one master fails, the locks at the others

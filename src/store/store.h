@@ -31,8 +31,8 @@
  *   check the owner, or a ticket, and may be repeated.
  * - An operation that another transaction blocks is retried with STORE_WAIT until
  *   shortly before the deadline, and ends as STORE_BLOCKED; with other steps, at once.
- * - No operation but STORE_RELEASE with keep_ms lowers a time to live; a release
- *   without it and STORE_FORCE end it.
+ * - No operation but STORE_RELEASE with keep_ms lowers the time to live of an owner's
+ *   lock; a release without it and STORE_FORCE end it.
  * - Operations may share a request, but not its refusal: those that were refused
  *   together are tried one by one before that is their outcome, unless the store
  *   refuses everything.
@@ -349,8 +349,9 @@ typedef struct StoreRoutine
 	void		(*forget) (StoreHandle *h, const StoreOp *op);
 
 	/*
-	 * Allocate what a batch of releases of n keys needs, so that it cannot fail for
-	 * that.
+	 * Make room for a batch of releases of n keys, so that it is likely to need no more
+	 * memory.  If it needs some and gets none, it is sent in smaller parts, or ends as
+	 * STORE_DOWN.
 	 */
 	void		(*reserve) (StoreHandle *h, int n);
 
@@ -367,10 +368,11 @@ typedef struct StoreRoutine
 
 	/*
 	 * In a signal handler, which may interrupt any other function: end the connection
-	 * if it was not used since that time (lr_now()), no batch is under way, and nothing
-	 * is outstanding on it.  The next batch notices that.  Returns when it was last
-	 * used, now if it is in use, STORE_LET_GO if it has just been ended.  NULL: the
-	 * store keeps no connection.
+	 * if it was not used since that time (lr_now()), no batch is under way, and the
+	 * store does not wait for replicas.  The next batch notices that; answers to
+	 * releases that were left are lost then.  Returns when it was last used, now if it
+	 * is in use, STORE_LET_GO if it has just been ended.  NULL: the store keeps no
+	 * connection.
 	 */
 	int64		(*let_go) (StoreHandle *h, int64 unused_since);
 

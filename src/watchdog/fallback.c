@@ -9,9 +9,9 @@
  * cannot tell.  They go back when Redis has answered steadily for a while, so that
  * an unsteady Redis does not cause a change each time.
  *
- * Above the stores, this is the only file that knows them by their ids, since the
- * mode names them.  How the table answers plays no part.  A standby cannot write to
- * the table, and stays with Redis.
+ * Above the stores, only this file and workers_register() know them by their ids,
+ * since the mode names them.  How the table answers plays no part.  A standby cannot
+ * write to the table, and stays with Redis.
  *
  * Copyright (c) 2026, lockredis contributors
  *

@@ -133,8 +133,8 @@ typedef struct NodeBatch
 	LeftRelease left[LEFT_MAX];
 	int			left_n;
 	StoreAnswered answered;
-	ScriptSet	ran;			/* scripts that ran over this connection, and
-								 * no error since */
+	ScriptSet	ran;			/* scripts that ran over this connection; emptied
+								 * if such a release is answered by an error */
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has run one in this batch */
