@@ -21,8 +21,7 @@
  * Others must get their turn.  After lockredis.max_handoffs in a row from a queue the
  * lock is really released, and if that notifies a client elsewhere, the next head here
  * holds back for a moment.  If sessions wait in the order of the store, only the first
- * of them can be handed the lock, if it came before all that wait elsewhere (places.c);
- * and it is released only when nobody is left who came before them and has no place.
+ * of them can be handed the lock, if it came before all that wait elsewhere (places.c).
  *
  * In that order, a session that asks the store may be handed the lock, too.  It takes it
  * when it has its answer, if that says that it came before all that wait elsewhere, and
@@ -57,54 +56,17 @@
 #define RESERVE_MOST		1000
 
 /*
- * handover_had_turns --- is it time to let others try?
- *
- * Not while Redis is away: it could not release the lock, nor might the table grant it
- * again for the rest of a lease.
- */
-static bool
-handover_had_turns(const LrHold *h, const LrKey *key)
-{
-	if (key->handoffs < lr_max_handoffs)
-		return false;
-	return lr_store_can(h->claim.store, STORE_SERVER_ONLY) ? silence_hold_off(key->hash) == 0 :
-		!silence_is_noticed();
-}
-
-/*
- * handover_owes_some --- does a session that runs wait without a place in the store, and
- * came before all elsewhere, or may be told so just now?
- *
- * A release would let those pass it that came elsewhere meanwhile.
- */
-static bool
-handover_owes_some(const LrHold *h, const LrKey *key)
-{
-	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
-	{
-		const LrWait *w = lt_wait_of(i);
-
-		if (w->terms.kind != h->kind ||
-			(w->place.standing == STANDING_NEW && w->woken_at != 0))
-			continue;
-		if (w->asked.trying ? w->asked.claim.owner != 0 && w->asked.named != 0 :
-			w->asked.claim.owner == 0 && w->place.came_at <= key->clear_at)
-			return true;
-	}
-	return false;
-}
-
-/*
  * handover_may_be_early --- may a session be handed the lock while it asks for the first
  * time?
  *
- * Its answer can say that it came before all that wait elsewhere, or that is known
- * already.  A call that does not wait is handed none.
+ * Only if its answer can say that it came before all that wait elsewhere: its request
+ * names this lock.  Or that is known already.  A call that does not wait is handed none.
  */
 static bool
-handover_may_be_early(const LrWait *w)
+handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
 {
-	return w->asked.trying && w->woken_at == 0 && w->asked.claim.owner != 0;
+	return w->asked.trying && w->woken_at == 0 && w->asked.claim.owner != 0 &&
+		(w->asked.named == h->claim.owner || w->place.came_at <= key->clear_at);
 }
 
 /*
@@ -126,8 +88,7 @@ handover_next(LrIndex hold)
 
 	if (key->places.nordered == 0)
 		return lr_kind(h->kind)->handed_over ? key->queue.list.head : LR_NONE;
-	if (lr_max_handoffs == 0 || lr_kind(h->kind)->passing ||
-		(handover_had_turns(h, key) && !handover_owes_some(h, key)))
+	if (lr_max_handoffs == 0 || lr_kind(h->kind)->passing)
 		return LR_NONE;
 	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
@@ -142,7 +103,7 @@ handover_next(LrIndex hold)
 			if (w->place.standing != STANDING_NEW)
 				return LR_NONE;
 		}
-		else if (early == LR_NONE && handover_may_be_early(w))
+		else if (early == LR_NONE && handover_may_be_early(h, key, w))
 			early = i;
 	}
 	return early;
@@ -188,15 +149,28 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 }
 
 /*
- * handover_is_alone --- does no other hold of the key conflict with this one?
+ * handover_had_turns --- is it time to let others try?
  *
- * One that is being released is not used any more; see grant_conflicts().
+ * Not while Redis is away: it could not release the lock, nor might the table grant it
+ * again for the rest of a lease.
+ */
+static bool
+handover_had_turns(const LrHold *h, const LrKey *key)
+{
+	if (key->handoffs < lr_max_handoffs)
+		return false;
+	return lr_store_can(h->claim.store, STORE_SERVER_ONLY) ? silence_hold_off(key->hash) == 0 :
+		!silence_is_noticed();
+}
+
+/*
+ * handover_is_alone --- does no other hold of the key conflict with this one?
  */
 static bool
 handover_is_alone(LrIndex hold, int64 now)
 {
 	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (i != hold && lt_holds[i].state != HOLD_RELEASING && lt_is_live(i, now) &&
+		if (i != hold && lt_is_live(i, now) &&
 			lr_kinds_conflict(lt_holds[hold].kind, lt_holds[i].kind))
 			return false;
 	return true;

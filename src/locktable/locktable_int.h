@@ -622,7 +622,6 @@ extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);
 extern bool lt_holds_up_line(const LrPlace *place, int64 now);
 extern void lt_count_off(LrIndex session, WakeList *wakes);
-extern void lt_nudge_behind(LrKey *key, WakeList *wakes);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 
 /* turn.c; partition lock held. */

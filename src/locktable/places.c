@@ -41,7 +41,6 @@
 #include "lockredis.h"
 
 #include "locktable/locktable_int.h"
-#include "settings.h"
 
 /* One in line that has not acted for this long after it was to do so is skipped. */
 #define LINE_PATIENCE		LR_US_PER_S
@@ -113,9 +112,7 @@ lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing)
 /*
  * lt_place_insert --- insert a session behind "prev", or as the first (LR_NONE)
  *
- * If there is a line, it joins that, unless it waits for a notification.  After
- * max_handoffs there is one in any case: the lock will be released in the store, and the
- * answer to the first is about those behind it, too.
+ * If there is a line, it joins that, unless it waits for a notification.
  */
 void
 lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding standing)
@@ -130,8 +127,7 @@ lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding stan
 	if (lr_kind(w->terms.kind)->passing)
 		return;
 	places->nordered++;
-	if (places->nlined > 0 ||
-		(lr_max_handoffs > 0 && lt_keys[w->key].handoffs >= lr_max_handoffs))
+	if (places->nlined > 0)
 		lt_join_line(places, session);
 }
 
@@ -309,37 +305,6 @@ lt_count_off(LrIndex session, WakeList *wakes)
  */
 
 /*
- * place_wake --- the session may look again
- */
-static void
-place_wake(LrIndex session, WakeList *wakes)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->woken_at == 0)
-		w->woken_at = lr_now();
-	lt_add_to_wake(wakes, session);
-}
-
-/*
- * lt_nudge_behind --- a release of the key is about to be sent, after max_handoffs in a
- * row: the first session asks behind it, or once more if it asks just now
- *
- * While the channel of its place is not subscribed to, no message would tell it.  But if
- * the last release notified somebody elsewhere, that one gets the time of a message.
- */
-void
-lt_nudge_behind(LrKey *key, WakeList *wakes)
-{
-	LrIndex		first = key->places.list.head;
-	const LrWait *w = first == LR_NONE ? NULL : lt_wait_of(first);
-
-	if (w != NULL && w->asked.claim.owner != 0 && w->told.subscription != SUB_CONFIRMED &&
-		key->handoffs >= lr_max_handoffs && !key->notified_elsewhere)
-		place_wake(first, wakes);
-}
-
-/*
  * lt_nudge_place --- the session may look again; perhaps it was notified of its turn
  *
  * Then the others wait for it, until it asks.
@@ -353,9 +318,11 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 	if (session == LR_NONE)
 		return;
 	w = lt_wait_of(session);
+	if (w->woken_at == 0)
+		w->woken_at = lr_now();
 	if (its_turn && w->told.at == 0)
 		w->told.at = lr_now();
-	place_wake(session, wakes);
+	lt_add_to_wake(wakes, session);
 }
 
 void
@@ -369,7 +336,14 @@ lt_wake_passing(const LrName *name)
 	key = lt_find_key(name->data, name->len, name->hash);
 	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].places.list.head; i != LR_NONE;
 		 i = lt_wait_of(i)->next)
-		if (lr_kind(lt_wait_of(i)->terms.kind)->passing)
-			place_wake(i, &wakes);
+	{
+		LrWait	   *w = lt_wait_of(i);
+
+		if (!lr_kind(w->terms.kind)->passing)
+			continue;
+		if (w->woken_at == 0)
+			w->woken_at = lr_now();
+		lt_add_to_wake(&wakes, i);
+	}
 	lt_unlock(lock, &wakes);
 }

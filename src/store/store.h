@@ -136,9 +136,8 @@ typedef struct StoreOp
 								 * may still have it, and will not be asked again.  Else 0 */
 	int64		fence;			/* create (fenced), mint: the first token; else 0 */
 	bool		clear;			/* create of a kind that is placed: nobody elsewhere
-								 * waits; if busy, nobody elsewhere holds the key */
-	bool		unplaced;		/* busy and clear, "here" holds the key: the owner has
-								 * no place in the queue */
+								 * waits; if busy, "here" holds the key besides */
+	bool		unplaced;		/* busy and clear: the owner has no place in the queue */
 	int			hold_count;		/* inspect of a lock */
 	int			receivers;		/* release, force, notify: how many were notified */
 	bool		resent;			/* sent more than once: an earlier one may have run, or

@@ -10,10 +10,9 @@
 --       {2, 0, '', now}      read too late: nothing done
 --       {3, ttl, type, now}  something that is no lock
 --       {4, ttl, '', now}    a token lock (a string with a TTL)
---       {7, ttl, owner, now} the server that asks holds it, or is the next, and nobody of
---                            another one waits; the owner that asks has a place
---       {8, ttl, owner, now} it can pass it on, nobody of another one waits, and the owner
---                            that asks has no place, and got none
+--       {7, ttl, owner, now} the server that asks holds it, nobody of another one waits,
+--                            and the owner that asks has a place
+--       {8, ttl, owner, now} the same, but it has no place, and got none
 --
 -- ttl is -1 without one.  An owner that asks again keeps its place.  A place of lockredis
 -- counts by its time in our own key, wherever it stands; a place of Redisson by its score,
@@ -38,8 +37,6 @@ if redis.call('EXISTS', lock, queue, places) > 0 then
   ttl = redis.call('PTTL', lock)
 end
 
-local mine = string.match(owner, '^.*:')
-
 -- Does nobody of another server wait?  No, if the queue is longer, or must not be read.
 local function clear()
   if not first then
@@ -49,6 +46,7 @@ local function clear()
   if members.err then
     return false
   end
+  local mine = string.match(owner, '^.*:')
   for _, member in ipairs(members) do
     if string.sub(member, 1, #mine) ~= mine then
       return false
@@ -98,14 +96,14 @@ else
 end
 
 if wait > 0 then
-  local alone = code == 1 and string.sub(holder, 1, #mine) == mine and clear()
+  local here = code == 1 and ARGV[7] ~= '' and holder == ARGV[7] and clear()
   local stands = redis.call('LPOS', queue, owner)
-  if alone and holder == ARGV[7] and not stands then
+  if here and not stands then
     -- Redisson may have thrown it out.
     redis.call('ZREM', places, owner)
     return {8, ttl, holder, now}
   end
-  code = alone and 7 or code
+  code = here and 7 or code
   local has = redis.call('ZSCORE', scores, owner)
   if not has then
     -- Redisson may have removed it: then our own key must not count it, either.
