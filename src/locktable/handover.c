@@ -200,11 +200,12 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 
 	/*
-	 * What it has in the store, an announcement or a place, is left to the watchdog; if it
-	 * asks, when its answer has come.
+	 * An announced session of the queue has to ask the store: its announcement would keep
+	 * others from the lock until it is removed, and writers elsewhere may have been announced
+	 * before it.  A place is left to the watchdog; if the session asks, when its answer has come.
 	 */
 	if (lt_wait_of(next)->asked.claim.owner != 0 && !lt_wait_of(next)->asked.trying &&
-		!lt_disown(next, wakes))
+		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
 		return false;
 	handover_to(next, hold, wakes);
 	return true;

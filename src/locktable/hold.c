@@ -160,7 +160,8 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
-	h->expiry.asked_ms = Max(h->expiry.asked_ms, part->lease_ms);
+	if (part->count > 0)
+		lt_ask_longer(&h->expiry, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	same = moves == lt_moves(h);
 	if (deadline != 0 && same)
@@ -201,19 +202,15 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
  * lt_note_lease --- a lease of that length is requested; the answer may not be read
  *
  * The store may have the lock for as long, whatever lease the session knows of, and
- * even if it takes the scope back, as it learns of a loss meanwhile.  Nobody makes this less,
- * so the session can read it without the lock.
+ * even if it takes the scope back, as it learns of a loss meanwhile.  Then, a lease that is no
+ * longer than an earlier one ends later, too.
  */
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
 {
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
+	LWLock	   *lock = lt_lock_hold(hold);
 
-	if (lease_ms <= h->expiry.asked_ms)
-		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_ask_longer(&h->expiry, lease_ms);
+	lt_ask_longer(&lt_holds[hold].expiry, lease_ms);
 	LWLockRelease(lock);
 }
 
