@@ -32,7 +32,7 @@
 #include "store/nodes.h"
 #include "store/stores.h"
 
-/* The lock of an operation of the batch. */
+/* The lock of an operation of the batch; empty for a count. */
 typedef struct ReleaseItem
 {
 	HeldKey		key;			/* its data stays valid while the hold exists */

@@ -425,16 +425,14 @@ session_mint(const LrName *name, LrIndex hold, const AcquireRequest *request, in
 	HeldKey		key = held_key(name, request->terms.kind);
 	StoreOp		op;
 	HoldView	view;
-	bool		lost;
 
 	session_look_held(name, hold, &view);
 	ask_prepare_held(&op, STORE_MINT, &key, &view);
 	op.floor = floor;
 	op.min_replicas = ask_min_replicas(&view);
-	lost = ask_held(hold, &op);
-	request_require_counter(request, op.store);
-	if (lost)
+	if (ask_held(hold, &op))
 		session_look_held(name, hold, &view);
+	request_require_counter(request, op.store);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	lt_set_fence(hold, &op);

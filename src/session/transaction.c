@@ -38,8 +38,8 @@ static int	nfailed_jobs = 0;
 /*
  * xact_clean_up --- clean up everything that an error has left unfinished; never raises
  *
- * Errors other than interrupts have been cleaned up by the code that raised them.  An
- * interrupt may have left anything behind, and FATAL does not even pass PG_CATCH.
+ * An interrupt may have left anything behind, and FATAL does not even pass PG_CATCH; so what
+ * has no reason to be done at once is left to this after other errors, too.
  */
 static void
 xact_clean_up(void)

@@ -58,7 +58,7 @@ typedef struct Renewals
 	int64		next_look;		/* next check for ended leases meanwhile */
 	StoreHealth health;			/* unless replicas have to confirm */
 
-	/* For what replicas have to confirm */
+	/* For one node of a store with several, or for what replicas have to confirm */
 	int			replicas;		/* how many; 0: none */
 	int			part;			/* node of a store with several; NOT_PARTED */
 	bool		complained;		/* we have logged that replicas do not confirm */
@@ -68,8 +68,8 @@ typedef struct Renewals
 static Renewals renewals[STORE_COUNT];
 
 /*
- * The list of all that replicas had to confirm ever; and if a store is several nodes, one
- * for each node, independent of the others, so that a node that hangs does not prevent
+ * An entry for each number of replicas that had to confirm ever; and if a store is several
+ * nodes, one for each node, independent of the others, so that a node that hangs does not prevent
  * renewals at the rest.  What is due is collected for all of them at once, by the store's
  * own entry.
  */
@@ -305,8 +305,8 @@ put_off(StoreId id, const DueItem *item, int64 at)
 /*
  * take_item --- pass an item that is due to the batch in which it is sent
  *
- * In a store of one node, which is not "parted", that of the store's own entry keeps the items that replicas need
- * not confirm, in their order.
+ * In a store of one node, which is not "parted", the batch of the store's own entry keeps the
+ * items that replicas need not confirm, in their order.
  */
 static void
 take_item(Renewals *r, const DueItem *item, int64 now, bool parted)

@@ -266,6 +266,9 @@ extern void quorum_hear(QuorumBatch *b, int row);
 /* Take those of all nodes. */
 extern void quorum_hear_all(QuorumBatch *b);
 
+/* Send what the answers have led to, behind what is under way. */
+extern void quorum_send_behind(QuorumBatch *b);
+
 /* Settle what can be settled. */
 extern void quorum_look(QuorumBatch *b);
 

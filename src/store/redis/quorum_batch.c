@@ -161,11 +161,14 @@ quorum_batch_look(NodeSet *s)
 	if (b->batch.active)
 		quorum_look(b);
 	else
+	{
 		quorum_hear_all(b);
+		quorum_send_behind(b);
+	}
 }
 
 /*
- * quorum_batch_abandon --- see quorum.h
+ * quorum_batch_abandon --- see NodeSetMethod
  *
  * Nobody waits for the answers any more, but the connections are good: they are used to
  * release what was granted.

@@ -960,6 +960,19 @@ quorum_hear_all(QuorumBatch *b)
 }
 
 /*
+ * quorum_send_behind --- send what was put behind requests in flight
+ *
+ * We may not be stepped again for long.
+ */
+void
+quorum_send_behind(QuorumBatch *b)
+{
+	for (int i = 0; i < b->set.n; i++)
+		if (b->link[i] != NULL && b->link[i]->node.batch.active)
+			node_batch_process(&b->link[i]->node, false, false);
+}
+
+/*
  * quorum_is_changed --- has something changed, besides answers, that may decide an
  * operation?
  */
@@ -1010,15 +1023,8 @@ quorum_look(QuorumBatch *b)
 	quorum_hear_all(b);
 	if (!batch_finish(&b->batch))
 		return;
-
-	/*
-	 * Send what was put behind requests in flight; we may not be stepped again for long.
-	 */
 	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL)
-		{
 			link_cancel(b->link[i]);
-			if (b->link[i]->node.batch.active)
-				node_batch_process(&b->link[i]->node, false, false);
-		}
+	quorum_send_behind(b);
 }
