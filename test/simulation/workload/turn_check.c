@@ -431,7 +431,16 @@ note_since(bool is_so, int64 *since)
 #define HEAR_MAX		SIM_S
 #define HEAR_MAX_ASKED	(10 * SIM_S)
 
-static int64 unheard_since[SIM_MAX_LOCKS][TOPIC_COUNT];
+/* A row of the lock table belongs to one key, and later to another. */
+typedef struct KeyTurn
+{
+	uint32		hash;
+	bool		used;
+	int64		unheard_since[TOPIC_COUNT];
+	int64		unsubscribed_since[TOPIC_COUNT];
+} KeyTurn;
+
+static KeyTurn key_turns[SIM_MAX_LOCKS];
 
 /* Of a key that is said to be listened to somebody hears. */
 static void
@@ -439,7 +448,7 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 {
 	const LrKey *key = &lt_keys[k];
 	char		channel[LR_DERIVED_MAX + 1];
-	int64	   *since = &unheard_since[k][topic];
+	int64	   *since = &key_turns[k].unheard_since[topic];
 
 	channel[lr_channel_name(topic, key->name, key->name_len, "", channel)] = '\0';
 	note_since(good && key->subscription[topic] == SUB_CONFIRMED &&
@@ -463,16 +472,17 @@ has_live_hold(const LrKey *key)
 /* Who is in front and has been told that the key is busy gets told of its releases. */
 #define LISTEN_MAX	(10 * SIM_S)
 
-/* What was refused for 20 s is asked for again 1, 3, 7, 15 and 31 s after it was first refused. */
-#define REFUSED_MAX	(16 * SIM_S)
-
-static int64 unsubscribed_since[SIM_MAX_LOCKS][TOPIC_COUNT];
+/*
+ * The pauses after refusals grow to that.  A right is withdrawn for 20 s at most, but rights to
+ * several channels one after the other make them longer.
+ */
+#define REFUSED_MAX	(32 * SIM_S)
 
 static void
 check_subscribing(LrIndex k, LrTopic topic, bool good)
 {
 	const LrKey *key = &lt_keys[k];
-	int64	   *since = &unsubscribed_since[k][topic];
+	int64	   *since = &key_turns[k].unsubscribed_since[topic];
 
 	note_since(good && key->subscription[topic] == SUB_WANTED && key->queue.list.head != LR_NONE &&
 			   !has_live_hold(key) && !redis_is_denied(key->name), since);
@@ -549,19 +559,42 @@ check_handed_sleeper(int s, bool good)
 				 s, lt_keys[w->key].name);
 }
 
+static void
+check_key_listened(LrIndex k, bool good)
+{
+	KeyTurn    *t = &key_turns[k];
+
+	if (t->hash != lt_keys[k].hash)
+		memset(t, 0, sizeof(KeyTurn));
+	t->hash = lt_keys[k].hash;
+	t->used = true;
+	for (int topic = 0; topic < TOPIC_COUNT; topic++)
+	{
+		check_listening(k, topic, good);
+		check_subscribing(k, topic, good);
+	}
+}
+
+static void
+check_all_listened(bool good)
+{
+	for (int k = 0; k < SIM_MAX_LOCKS; k++)
+		key_turns[k].used = false;
+	for (int b = 0; b < lt_table->nbuckets; b++)
+		for (LrIndex k = lt_buckets[b]; k != LR_NONE; k = lt_keys[k].next)
+			check_key_listened(k, good);
+	for (int k = 0; k < SIM_MAX_LOCKS; k++)
+		if (!key_turns[k].used)
+			memset(&key_turns[k], 0, sizeof(KeyTurn));
+}
+
 /* All processes are in waits of their own. */
 void
 check_sleepers(void)
 {
 	bool		good = lr_mode == MODE_REDIS && net_is_well();
 
-	for (int b = 0; b < lt_table->nbuckets; b++)
-		for (LrIndex k = lt_buckets[b]; k != LR_NONE; k = lt_keys[k].next)
-			for (int topic = 0; topic < TOPIC_COUNT; topic++)
-			{
-				check_listening(k, topic, good && lr_watchdog_running());
-				check_subscribing(k, topic, good && lr_watchdog_running());
-			}
+	check_all_listened(good && lr_watchdog_running());
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
