@@ -18,6 +18,7 @@
 #include "common/int.h"
 #include "common/sha1.h"
 #include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -63,6 +64,30 @@ arg_key(FunctionCallInfo fcinfo, LrName *name)
 }
 
 /*
+ * can_be_named --- is it a kind that sessions hold, so that an argument can name it?
+ */
+static bool
+can_be_named(const LockKind *kind)
+{
+	return !kind->ownerless && !kind->passing;
+}
+
+/*
+ * kinds_to_name --- the names of these kinds, for a message
+ */
+static const char *
+kinds_to_name(void)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	for (KindId k = 0; lr_kind(k) != NULL; k++)
+		if (can_be_named(lr_kind(k)))
+			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", lr_kind(k)->name);
+	return names.data;
+}
+
+/*
  * arg_kind --- see arguments.h
  */
 KindId
@@ -75,12 +100,11 @@ arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name, KindId usual)
 	arg_require(fcinfo, argno, "kind of lock");
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
 	for (KindId k = 0; lr_kind(k) != NULL; k++)
-		if (!lr_kind(k)->ownerless && !lr_kind(k)->passing &&
-			strcmp(lr_kind(k)->name, wanted) == 0)
+		if (can_be_named(lr_kind(k)) && strcmp(lr_kind(k)->name, wanted) == 0)
 			return k;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("kind of lock must be reentrant, fair, read, write or permit")));
+			 errmsg("kind of lock must be one of %s", kinds_to_name())));
 	return usual;				/* keep compiler quiet */
 }
 

@@ -76,7 +76,7 @@ $one->query_fails("SELECT redis_try_lock('a')", '42809', qr/It holds a read lock
 	'another session gets no other kind');
 $two->query_warns("SELECT redis_unlock('a')", 'f', '01000', qr/You have its read lock/,
 	'each kind has its own unlock');
-$two->query_fails("SELECT redis_is_held('a', 'x')", '22023', qr/must be reentrant, fair, read, write or permit/,
+$two->query_fails("SELECT redis_is_held('a', 'x')", '22023', qr/must be one of reentrant, read, write, fair, permit/,
 	'a kind that there is not');
 $two->query_fails("SELECT redis_is_held('a', NULL)", '22004', qr/null/, 'none');
 $two->query_is("SELECT redis_read_unlock('a')", 't', 'the last reader');
