@@ -289,7 +289,8 @@ has_good_owner(const Entry *e, TableId in)
 }
 
 /*
- * take_kind --- read the kind of a share: a reader or a permit; false: any other text
+ * take_kind --- read the kind of a share, one that several sessions can have together; false: any
+ * other text
  */
 static bool
 take_kind(Datum value, Entry *e)
@@ -298,8 +299,11 @@ take_kind(Datum value, Entry *e)
 
 	if (!take_text(value, name, sizeof(name)))
 		return false;
-	e->kind = strcmp(name, permit_kind.name) == 0 ? KIND_PERMIT : KIND_READ;
-	return e->kind == KIND_PERMIT || strcmp(name, read_kind.name) == 0;
+	for (e->kind = 0; lr_kind(e->kind) != NULL; e->kind++)
+		if (lr_kind(e->kind)->shared && !lr_kinds_conflict(e->kind, e->kind) &&
+			strcmp(name, lr_kind(e->kind)->name) == 0)
+			return true;
+	return false;
 }
 
 /*
