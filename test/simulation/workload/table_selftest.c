@@ -293,6 +293,8 @@ orphan_never_due(void)
 static void
 lost_never_due(void)
 {
+	lt_holds[lost].traces = STORE_BIT(STORE_REDIS);
+	pg_atomic_write_u64(&lt_leases[lost].owner, lt_holds[lost].claim.owner);
 	pg_atomic_write_u64(&lt_leases[lost].due[STORE_REDIS], LR_NEVER);
 }
 
