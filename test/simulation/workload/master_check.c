@@ -111,6 +111,70 @@ __wrap_cluster_put_node(const char *id, const RedisHost *at, const char *name, b
 	return row;
 }
 
+/* The row of a node in the map. */
+static int
+row_of(const char *id)
+{
+	ClusterNode node;
+
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (cluster_get_node(lr_place, i, &node, NULL) && strcmp(node.id, id) == 0)
+			return i;
+	return CLUSTER_NO_NODE;
+}
+
+/* Does the rest of its line in CLUSTER NODES name the slot? */
+static bool
+says_it_has(const Claim *c, int slot)
+{
+	const char *p = c->slots + strspn(c->slots, " ");
+
+	while (*p >= '0' && *p <= '9')
+	{
+		char	   *end;
+		long		first = strtol(p, &end, 10);
+		long		last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+
+		if (slot >= first && slot <= last)
+			return true;
+		p = end + strspn(end, " ");
+	}
+	return false;
+}
+
+/* What a node says of itself counts at once: that it does not have a slot, and its number. */
+static void
+check_says_itself(const ClusterClaims *a, const Claim *c)
+{
+	int			row = row_of(c->id);
+
+	for (int slot = 0; slot < SHARD_SLOTS && row != CLUSTER_NO_NODE; slot++)
+	{
+		bool		has = says_it_has(c, slot);
+
+		if (cluster_owner(slot, NULL) != row)
+			continue;
+		if (has && cluster_number(slot) > c->number)
+			sim_fail("not confirmed", "a node says that its number is %lld, and slot %d is known by %lld",
+					 (long long) c->number, slot, (long long) cluster_number(slot));
+		if (!has && (a->claimed[slot / BITS_PER_BYTE] & (1 << slot % BITS_PER_BYTE)) != 0)
+			sim_fail("not confirmed", "a node says that it does not have slot %d, and is asked about it",
+					 slot);
+	}
+}
+
+extern void __real_cluster_map_apply(ClusterClaims *a);
+extern void __wrap_cluster_map_apply(ClusterClaims *a);
+
+void
+__wrap_cluster_map_apply(ClusterClaims *a)
+{
+	__real_cluster_map_apply(a);
+	for (int i = 0; i < a->n; i++)
+		if (a->claim[i].is_itself)
+			check_says_itself(a, &a->claim[i]);
+}
+
 extern void __real_cluster_give_slot(int slot, int row);
 extern void __wrap_cluster_give_slot(int slot, int row);
 
