@@ -23,15 +23,7 @@
 #include "port/atomics.h"
 #include "storage/spin.h"
 
-#include "store/nodes.h"
-
-#include "../kernel/config.h"
-
-/* So few, or to look at all of them would be most of what is done. */
-#undef SLOT_COUNT
-#define SLOT_COUNT						SHARD_SLOTS
-#undef NODE_MASTERS
-#define NODE_MASTERS					SHARD_ROWS
+#include "sizes.h"
 
 extern uint32 sim_read_u32(volatile pg_atomic_uint32 *p);
 extern uint64 sim_read_u64(volatile pg_atomic_uint64 *p);

@@ -225,7 +225,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
  * Of several masters each has a batch of copies; what they are as one is that of whoever
  * asked.
  */
-static const StoreBatch *asked[64];
+static const StoreBatch *asked[8];
 static int	nasked = 0;
 
 extern void __wrap_quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);

@@ -13,6 +13,7 @@
 #ifndef SIM_WORKLOAD_H
 #define SIM_WORKLOAD_H
 
+#include "../backend/sizes.h"
 #include "../backend/backend.h"
 #include "../backend/sql.h"
 #include "../kernel/server.h"
