@@ -130,6 +130,18 @@ check_handed(int s)
 				 key->name, s, (server_time(w->place.came_at) - since) / 1000.0);
 }
 
+/* Where a lock that was accepted is wanted, or left, the watchdog looks at once. */
+static void
+check_accepted(LrIndex hold)
+{
+	const LrHold *h = &lt_holds[hold];
+
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (s != h->claim.store && (lt_is_wanted_in(h, s) || lt_is_left_in(h, s)) &&
+			lt_read_due(hold, s) > server_clock())
+			sim_fail("lock table", "hold %d was accepted, and is not due in store %d", hold, s);
+}
+
 extern bool __real_lt_accept(LrIndex *hold, WakeList *wakes);
 extern bool __wrap_lt_accept(LrIndex *hold, WakeList *wakes);
 
@@ -140,8 +152,11 @@ bool
 __wrap_lt_accept(LrIndex *hold, WakeList *wakes)
 {
 	bool		early = lt_wait_of(LrMyProcNumber)->early;
+	StoreId		store = current_store();
 	bool		accepted = __real_lt_accept(hold, wakes);
 
+	if (accepted && store == current_store())
+		check_accepted(*hold);
 	if (accepted && early && lr_store_can(current_store(), STORE_HAS_ORDER))
 		check_handed(LrMyProcNumber);
 	return accepted;
