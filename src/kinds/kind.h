@@ -168,7 +168,7 @@ typedef struct LockKind
 	 * If it is a wait for a condition: the lock whose condition that is, and which the
 	 * wait releases.
 	 */
-	KindId		condition_of;
+	KindId		condition_of;	/* meaningless for all other kinds */
 
 	/*
 	 * Does a session that takes it twice have two locks (permits), instead of one that

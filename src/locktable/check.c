@@ -280,10 +280,12 @@ check_place(const LrKey *key, LrIndex s)
 		return check_says("session %d is told of no place of %.*s", s, NAME(key));
 	if (w->told.owner != 0 && lt_find_place(key, w->told.owner) != s)
 		return check_says("session %d is not found by its place of %.*s", s, NAME(key));
-	if (w->place.standing == STANDING_PLACELESS && (w->asked.claim.owner != 0 || w->told.owner != 0 || w->asked.trying))
+	if (w->place.standing == STANDING_PLACELESS &&
+		(w->asked.claim.owner != 0 || w->told.owner != 0 || w->asked.trying))
 		return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
 						  NAME(key));
-	if (w->place.standing == STANDING_PLACELESS && w->place.line_at == 0 && !lt_has_ordered_hold(key))
+	if (w->place.standing == STANDING_PLACELESS && w->place.line_at == 0 &&
+		!lt_has_ordered_hold(key))
 		return check_says("session %d has no place of %.*s, nor will it be passed on", s,
 						  NAME(key));
 	return NULL;
@@ -356,7 +358,6 @@ check_waits(LrIndex k, int queued, int placed)
 {
 	const LrKey *key = &lt_keys[k];
 	int			n[WAIT_UNREPLICATED + 1] = {0};
-
 	int			others;
 
 	if (queued == 0 && placed == 0 && key->nunlisted == 0)

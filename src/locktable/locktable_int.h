@@ -171,7 +171,7 @@ typedef struct LrRenewal
 typedef struct LrExpiry
 {
 	int64		asked_ms;		/* the longest lease that was requested, answered or not,
-								 * or that a scope has had renewed */
+								 * or that a scope has */
 	int64		ends_at;		/* orphan: when all stores will have let it expire; 0 =
 								 * unknown */
 } LrExpiry;
@@ -410,7 +410,7 @@ lt_is_waiting(const LrWait *w)
 	return w->state == WAIT_QUEUED || w->state == WAIT_PLACED;
 }
 
-/* The key of a hold in use. */
+/* The key of a hold; of a slot that is free now, the one that it had last. */
 static inline LrKey *
 lt_key_of(LrIndex hold)
 {

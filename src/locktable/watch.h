@@ -38,7 +38,7 @@ typedef struct DueItem
 	int64		amount;			/* give back, count */
 	uint32		nodes;			/* renew: the nodes that may have it; give back: when
 								 * most have released it, those that may still have it, */
-	int64		ends_at;		/* until then */
+	int64		ends_at;		/* until then; only read if most have released it */
 	bool		at_old_place;	/* give back: where lockredis.url pointed before, too */
 	int64		lease_ms;
 	int			min_replicas;	/* renew, move: how many have to confirm it */

@@ -90,7 +90,7 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 /* Rows needed once the lock is released: for the wait, and for the lock again. */
 #define MONITOR_ROWS		2
 
-/* The wait in progress; LR_NONE: not had. */
+/* The wait in progress; LR_NONE: the session does not hold it. */
 typedef struct Monitor
 {
 	KindId		kind;			/* of the notification */
@@ -183,7 +183,7 @@ monitor_end_notification(const LrName *name)
 		lt_orphan(notification, op.sent_at);
 }
 
-/* What a wait that has failed still has goes to others; it may be called again. */
+/* Pass on what a failed wait still holds; to call this twice does no harm. */
 void
 monitor_abandon(void)
 {

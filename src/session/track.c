@@ -280,7 +280,7 @@ track_warn_snapshot(LockScope scope)
 			 errhint("Take a session-level lock before BEGIN, or use READ COMMITTED.")));
 }
 
-/* A lock is given back while the transaction has changes that nobody sees yet. */
+/* Warn that a lock is released while others do not see the changes of the transaction. */
 void
 track_warn_early_unlock(void)
 {

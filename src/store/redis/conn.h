@@ -575,15 +575,15 @@ extern bool redis_conn_close_other(RedisConn *c);
 extern bool redis_conn_flush(RedisConn *c);
 
 /*
- * First receive, then take all replies; each is in c->in.values until the next one.
+ * Receive; and take a reply that is complete, which is in c->in.values until the next one.
  * "briefly": may wait for a short time, if the socket supports that.
  */
 extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
 extern bool redis_conn_reply(RedisConn *c);
 
 /*
- * Both, as far as is possible in one step; false: there is no reply now, or the connection
- * was closed.  *nreads is 0 at first.
+ * Take the next reply, and receive if none is complete, as often as one step may; false:
+ * there is no reply now, or the connection was closed.  *nreads is 0 at first.
  */
 extern bool redis_conn_next(RedisConn *c, int *nreads);
 

@@ -207,7 +207,7 @@ typedef struct QuorumOp
 typedef struct QuorumBatch
 {
 	NodeSet		set;			/* its nodes are those of the links */
-	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: out of memory */
+	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: not needed so far, or out of memory */
 	StoreBatch	batch;			/* the caller's */
 
 	/* All operations are looked at again if one of these has changed. */

@@ -499,7 +499,7 @@ redis_let_go(StoreHandle *h, int64 unused_since)
 }
 
 /*
- * redis_forget --- see store.h
+ * redis_forget --- see store.h; several masters have no counts
  *
  * Not at a node that is only importing the slot: it serves nothing without ASKING, and
  * the store forgets the ticket by itself in the end.

@@ -411,7 +411,7 @@ count_permits(LockTables *tables, const StoreOp *op)
 	return had;
 }
 
-/* A permit is had if fewer are held than there are; its lease begins anew. */
+/* Grant a permit if not all are taken. */
 void
 permit_create(LockTables *tables, StoreOp *op)
 {
