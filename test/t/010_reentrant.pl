@@ -40,7 +40,6 @@ my $ear;
 sub were_told
 {
 	my ($messages, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	of_redis 'it tells nobody' => sub {
 		is_deeply(messages($ear, $redis->channel('count')), $messages, $name);

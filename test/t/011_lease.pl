@@ -12,7 +12,6 @@ start_servers('6s');
 sub lengthened_by
 {
 	my ($ms, $end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
 }
@@ -20,7 +19,6 @@ sub lengthened_by
 sub unchanged
 {
 	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return ok(
 		$end->{after}[1] >= $end->{before}[0]
@@ -31,7 +29,6 @@ sub unchanged
 sub not_shortened
 {
 	my ($end, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
 }

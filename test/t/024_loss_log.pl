@@ -21,7 +21,6 @@ run($s, "CREATE TABLE t (a int); SELECT redis_lock('warm'); SELECT redis_unlock(
 sub is_logged
 {
 	my ($session, $level, $key, $reason, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $pid = $session->pid;
 	my $line = qr/LOG:  lockredis: process $pid lost the $level lock "$key": $reason\n/;
 

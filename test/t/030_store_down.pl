@@ -36,7 +36,6 @@ my $unheard = qr/LOG:  lockredis: no release messages/;
 sub is_down
 {
 	my ($result, $pattern, $ms, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$result->fails($result->sqlstate || '', $pattern, $name)
 	  && like($result->sqlstate, qr/^580(?:00|30)$/, "$name: class 58")

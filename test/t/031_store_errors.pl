@@ -198,7 +198,6 @@ all_given_back('nothing is left of the cut connections');
 sub refused
 {
 	my ($sqlstate, $words, $what, @calls) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	foreach my $call (@calls)
 	{

@@ -135,7 +135,6 @@ my $keys = q{(SELECT CASE i WHEN 11 THEN 'other' ELSE 'app:' || i END AS k FROM 
 sub is_done_by_session
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is_deeply([ $redis->all_keys ], ['other'], "$name: the 20 others are released");
 	is($node->count_locks('pid IS NULL'), 1, "$name: one is left to the watchdog");

@@ -41,7 +41,6 @@ sub take
 sub is_full
 {
 	my ($session, $name, $sql) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result;
 
 	# The watchdog may still give back what has ended.
@@ -160,7 +159,6 @@ cmp_ok($small->lock_stat('reset_at'),
 sub count_is
 {
 	my ($name, %more) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$expected{$_} += $more{$_} foreach keys %more;
 	return is_deeply($stats->(), \%expected, "counters: $name");

@@ -32,7 +32,6 @@ sub sessions
 sub end_of
 {
 	my ($name, @sessions) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$_->quit foreach @sessions;
 	return nothing_left($node, $redis, name => "$name: nothing is left");

@@ -61,7 +61,6 @@ sub key_edge
 sub is_deadlock
 {
 	my ($result, $name, @edges) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $pattern = join '\n', map { ref $_ ? $_ : quotemeta $_ } @edges;
 
 	$result->fails('40P01', qr/deadlock detected/, "$name: 40P01");
@@ -73,7 +72,6 @@ sub is_deadlock
 sub is_clean
 {
 	my ($result, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return is($result->error ? $result->error->message : undef,
 		undef, "$name: the other one goes on");

@@ -87,7 +87,6 @@ sub crowd
 sub is_victim
 {
 	my ($session, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return $session->wait(60)->fails('40P01', qr/deadlock detected/, $name);
 }

@@ -59,7 +59,6 @@ my $early = qr/given back before the changes of the transaction are visible/;
 sub warns
 {
 	my ($s, $sql, $expected, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result = $s->query($sql);
 	my @got = map {
 		    $_->message =~ $snapshot ? 'snapshot'

@@ -79,7 +79,6 @@ sub count_sent
 sub commands_are
 {
 	my ($before, $n, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until('Redis to have all commands', sub { $redis->script_calls - $before >= $n });
 	return is($redis->script_calls - $before, $n, $name);
@@ -338,7 +337,6 @@ $node->set('lockredis.command_timeout' => "${long}s");
 sub is_answered
 {
 	my ($name, $sql) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	warm_up($one);
 	my $orphans = $node->lock_stat('orphans');

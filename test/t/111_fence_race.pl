@@ -31,7 +31,6 @@ sub begin
 sub finish
 {
 	my (@other_nodes) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$_->quit foreach $one, $two;
 	nothing_left([ $node, @other_nodes ], $redis, keys => $counters);

@@ -36,7 +36,6 @@ my $lock = "redis_fenced_xact_lock('k')";
 sub transaction
 {
 	my ($statements, $output, $row, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$key++;
 	$statements =~ s/'k'/'k$key'/g;

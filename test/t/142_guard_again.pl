@@ -23,7 +23,6 @@ run($two, "SELECT redis_is_locked('connected')");
 sub refused_once
 {
 	my ($before, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return is_deeply(
 		[ $node->count_rows('t'), $node->value('SELECT count(*) FROM pg_prepared_xacts'), $node->lock_stat('commits_refused') ],

@@ -23,7 +23,6 @@ run($two, "SELECT redis_is_locked('connected')");
 sub works
 {
 	my ($sql, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $refused = $node->lock_stat('commits_refused');
 
 	return $one->query_is($sql, '', $name)

@@ -60,7 +60,6 @@ sub another_worker
 sub have_theirs
 {
 	my ($name, @who) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until('what is nobody\'s to go',
 		sub { $table->all_keys == @who
@@ -84,7 +83,6 @@ sub have_theirs
 sub give_back
 {
 	my ($name, @who) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	foreach my $i (@who)
 	{

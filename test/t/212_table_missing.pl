@@ -26,7 +26,6 @@ my $one = $node->session;
 sub is_down
 {
 	my ($says, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $error;
 
 	# While a worker ends and another one starts the words are others.
@@ -50,7 +49,6 @@ sub is_down
 sub is_up
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until('the lock store to be there',
 		sub { !$one->query("SELECT redis_is_locked('up')")->error });

@@ -19,7 +19,6 @@ my $soon = limit(60);
 sub is_victim
 {
 	my ($session, $sql, $name, @edges) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result;
 
 	$session->query("SET deadlock_timeout = '50ms'");
@@ -52,7 +51,6 @@ sub waits
 sub ends
 {
 	my ($session, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is($session->wait($soon)->error, undef, "$name: goes on");
 	return;

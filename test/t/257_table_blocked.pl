@@ -30,7 +30,6 @@ sub impatient { $node->set('lockredis.command_timeout' => '2s'); return }
 sub is_blocked
 {
 	my ($session, $sql, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result;
 
 	$session->start($sql) if !$session->{running};

@@ -26,7 +26,6 @@ sub create_extension
 sub works
 {
 	my ($name, $schema, $s) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $is = sub {
 		my ($sql, $expected, $what) = @_;
 

@@ -28,7 +28,6 @@ sub make_database
 sub is_up
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until("$name: to be up", sub { !$one->query("SELECT redis_is_locked('up')")->error });
 	$node->wait_for_up;
@@ -41,7 +40,6 @@ sub is_up
 sub is_down_calmly
 {
 	my ($says, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $error;
 
 	$node->log_since_here;

@@ -57,7 +57,6 @@ sub pasted
 sub all_ok
 {
 	my ($name, @replies) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @wrong = grep { $_->[1] ne 'OK' } @replies;
 
 	ok(@replies > 0 && !@wrong, "$name: can be pasted")
@@ -114,7 +113,6 @@ $node->wait_for_up;
 sub works
 {
 	my ($name, $key) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $session = $node->session;
 
 	$session->query_is(
@@ -133,7 +131,6 @@ sub works
 sub is_refused
 {
 	my ($sql, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $session = $node->session;
 	my $result = $session->query($sql);
 

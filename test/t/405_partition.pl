@@ -24,7 +24,6 @@ $holder->query_is("SELECT redis_lock('kept')", '', 'a lock for the whole test');
 sub works
 {
 	my ($master, $when) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$asker->query_is("SELECT redis_lock('free')", '', "$when: a lock");
 	ok($master->cmd('EXISTS', 'free'), "$when: at the present master");

@@ -26,7 +26,6 @@ my ($s, $holder) = map { $node->session } 1 .. 2;
 sub refused
 {
 	my ($name, $pattern) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $new = $node->session;
 	my $result = $new->query("SELECT redis_lock('k')");
 

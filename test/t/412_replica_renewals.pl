@@ -42,7 +42,6 @@ sub wait_for_renewal
 sub is_expired
 {
 	my ($session, $key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$node->wait_for_loss($key);
 	$session->query_warns("SELECT redis_unlock('$key')",

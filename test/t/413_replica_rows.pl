@@ -21,7 +21,6 @@ my $rows = "SELECT string_agg(role || ' ' || state, ', ' ORDER BY node) FROM red
 sub shown
 {
 	my ($wanted, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	ok(eval { poll_until($name, sub { $node->value($rows) eq $wanted }) }, $name)
 	  || diag $node->value($rows);

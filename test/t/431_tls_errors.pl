@@ -46,7 +46,6 @@ my $one = $node->session;
 sub told
 {
 	my ($name, $detail, $hint, %opts) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
 	$node->set(%{ $opts{ours} }) if $opts{ours};
@@ -61,7 +60,6 @@ sub told
 sub works
 {
 	my ($name, %opts) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
 	$node->set(%{ $opts{ours} }) if $opts{ours};

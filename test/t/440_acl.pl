@@ -188,7 +188,6 @@ sub do_all
 sub nothing_remains
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$redis->cmd('DEL', (map { "jobs:$_" } qw(e w h t v p y)), '{jobs:p}:timeout', '{jobs:y}:timeout');
 	$redis->kill_clients('watchdog');

@@ -54,7 +54,6 @@ my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 sub works
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$one->query_is(
 		"SELECT redis_try_lock('jobs:1', '10 s'), redis_try_fenced_lock('jobs:2', '10 s') > 0,

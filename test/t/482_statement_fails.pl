@@ -45,7 +45,6 @@ sub free { return $two->value("SELECT $_[0]{free}"); }
 sub is_free
 {
 	my ($kind, $n, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until("$name: nothing to be given back", sub { $node->count_locks == 0 });
 	return is(free($kind), $n, $name);
@@ -54,7 +53,6 @@ sub is_free
 sub is_given_back
 {
 	my ($kind, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return is_free($kind, $kind->{all}, "$name: given back");
 }
@@ -62,7 +60,6 @@ sub is_given_back
 sub stays
 {
 	my ($kind, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is_free($kind, $kind->{all} - 1, "$name: stays");
 	$two->query("SELECT $kind->{gives_back}");

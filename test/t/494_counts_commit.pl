@@ -62,7 +62,6 @@ SQL
 sub is_free
 {
 	my ($n, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until("$name: nothing to be given back", sub { $node->count_locks == 0 });
 	$two->query_is("SELECT redis_semaphore_available('s')", $n, $name);

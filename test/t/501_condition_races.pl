@@ -18,7 +18,6 @@ my $soon = limit(60);
 sub has_it
 {
 	my ($session, $key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is(told($session), 't', $name);
 	$session->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')", 't|t',
@@ -29,7 +28,6 @@ sub has_it
 sub notify
 {
 	my ($key, $n, $name, $by) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	($by || $notifier)->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
 		  . "redis_unlock('$key')", "|$n|t", $name);
@@ -39,7 +37,6 @@ sub notify
 sub waits_on
 {
 	my ($session, $key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	ok($session->is_running && waiting($key) == 1, $name);
 	return;

@@ -36,7 +36,6 @@ sub server
 sub run_file
 {
 	my ($node, $file) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$node->command_ok(
 		[ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-f', "$examples/$file" ],

@@ -49,7 +49,6 @@ sub said_by_java
 sub becomes
 {
 	my ($sql, $expected, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return like(said_by_java($sql), qr/^$expected$/, $name) || diag $err;
 }

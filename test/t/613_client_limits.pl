@@ -74,7 +74,6 @@ my $node_js;
 sub says
 {
 	my ($expected, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$node_js->pump until $out =~ /\n/ || !$node_js->pumpable;
 	my $line = $out =~ s/^(.*)\n// ? $1 : 'nothing';

@@ -147,7 +147,6 @@ sub ends_well
 {
 	my ($name, $program, $times, $expected) = @_;
 	my $example = $examples{$name};
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	if (defined $example->{returns})
 	{

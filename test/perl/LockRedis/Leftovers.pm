@@ -59,7 +59,6 @@ sub descriptors
 sub nothing_left
 {
 	my ($nodes, $redis, %opts) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @left;
 
 	$nodes = [$nodes] unless ref $nodes eq 'ARRAY';
@@ -80,7 +79,6 @@ sub nothing_left
 sub end_test
 {
 	my (@what) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	LockRedis::Session::quit_all();
 	nothing_left(@what);

@@ -121,7 +121,6 @@ sub hint { my ($self) = @_; return $self->_error_field('hint'); }
 sub fails
 {
 	my ($self, $sqlstate, $pattern, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $error = $self->_first_error;
 
 	return ok( $error

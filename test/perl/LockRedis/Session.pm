@@ -251,7 +251,6 @@ sub in_time
 sub query_is
 {
 	my ($self, $sql, $expected, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result = $self->query($sql);
 
 	return is(
@@ -264,7 +263,6 @@ sub query_is
 sub query_warns
 {
 	my ($self, $sql, $expected, $sqlstate, $pattern, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result = $self->query($sql);
 	my @warnings = $result->warnings;
 
@@ -286,7 +284,6 @@ sub query_warns
 sub query_fails
 {
 	my ($self, $sql, $sqlstate, $pattern, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return $self->query($sql)
 	  ->fails($sqlstate, $pattern, defined $name ? $name : $sql);
@@ -297,7 +294,6 @@ sub query_fails
 sub is_lost
 {
 	my ($s, $store, $key, $reason, $detail, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	subtest $name => sub {
 		my $there = $store->cmd('EXISTS', $key);

@@ -106,6 +106,7 @@ use LockRedis::Wait qw(limit now pause poll_until);
 use parent 'Exporter';
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
+use Test2::API ();
 use Test::More;
 
 our @EXPORT = (
@@ -116,6 +117,24 @@ our @EXPORT_OK = qw(run owner_in counting_script quoted fault_library);
 
 my $in_table = 0;
 my $secrets;
+
+# What fails is shown at the line of the test that has called for it, through whatever helpers: the
+# outermost one, but none outside of an anonymous function, which is a part of the test, or of a
+# file that is run.
+Test2::API::test2_add_callback_context_aquire(
+	sub {
+		my ($context) = @_;
+
+		# From here the function that asks for a context is one further away.
+		for (my $level = $context->{level}; my ($package) = caller $level + 2; $level++)
+		{
+			next unless $package eq 'main';
+			$context->{level} = $level;
+			my ($function, $is_file) = (caller $level + 3)[ 3, 7 ];
+			last if $is_file || ($function // '') eq 'main::__ANON__';
+		}
+		return;
+	});
 
 # By "use LockRedis::Test"
 sub import

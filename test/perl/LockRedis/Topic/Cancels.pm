@@ -55,7 +55,6 @@ sub start_servers
 sub key_is_free
 {
 	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until("$key to be free", sub { $redis->cmd('EXISTS', $key) == 0 });
 	return pass($name);
@@ -90,7 +89,6 @@ sub rule_acted { $proxy->wait_for_rule($rule); return; }
 sub nobody_has_any
 {
 	my ($name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until('nothing to be left',
 		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });

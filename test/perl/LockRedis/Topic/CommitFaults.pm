@@ -64,7 +64,6 @@ sub start_servers
 sub recovered
 {
 	my ($s, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	poll_until('all locks to be given back',
 		sub { !$redis->all_keys && $node->count_locks == 0 });
@@ -79,7 +78,6 @@ sub recovered
 sub nothing_worse
 {
 	my ($killed) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	ok( !$node->logged(
 			qr/PANIC|TRAP:|while in COMMIT|signal (?:6|11)\b|out of shared memory/),

@@ -84,7 +84,6 @@ sub bring_back
 sub serves
 {
 	my ($by, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $session = $by->can('session') ? $by->session : $by;
 
 	return $session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);

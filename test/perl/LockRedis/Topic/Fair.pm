@@ -137,7 +137,6 @@ sub freeze_asleep
 sub gets_it
 {
 	my ($session, $key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	is($session->wait(limit(60))->error, undef, $name);
 	$session->query_is("SELECT redis_unlock('$key')", 't', "$name: and back");
@@ -147,7 +146,6 @@ sub gets_it
 sub each_in_turn
 {
 	my ($key, $name, @waiting) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	while (@waiting)
 	{
@@ -227,7 +225,6 @@ sub _round
 sub order_kept
 {
 	my ($key, @all) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	foreach my $round (1 .. 10)
 	{

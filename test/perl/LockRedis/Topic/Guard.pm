@@ -82,7 +82,6 @@ sub refusal
 sub commit_fails
 {
 	my ($s, $key, $how, $name, $sqlstate) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
 
 	return $s->query_fails('COMMIT', $sqlstate || '40001', refusal($key, $how), $name)
@@ -95,7 +94,6 @@ sub commit_fails
 sub commit_works
 {
 	my ($s, $written, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
 
 	return $s->query_is('COMMIT', '', $name) && is_deeply(

@@ -69,7 +69,6 @@ SQL
 sub gone
 {
 	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return ok(
 		eval {

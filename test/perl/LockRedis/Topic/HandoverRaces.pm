@@ -68,7 +68,6 @@ sub sessions
 sub end_of
 {
 	my ($name, @sessions) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	$_->quit foreach @sessions;
 	return nothing_left($node, $redis, keys => $counters, name => "$name: nothing is left");
@@ -110,7 +109,6 @@ sub granted
 sub got
 {
 	my ($s, $key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result = $s->wait(limit(15));
 
 	return is(defined $result->error ? $result->{raw} : granted($key), $s->pid,
@@ -121,7 +119,6 @@ sub got
 sub rest_in_order
 {
 	my ($key, $holder, @rest) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	foreach my $next (@rest)
 	{

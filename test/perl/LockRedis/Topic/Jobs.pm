@@ -62,7 +62,6 @@ sub done
 sub released
 {
 	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
 }

@@ -89,7 +89,6 @@ sub commands_of
 sub costs
 {
 	my ($s, $sql, $output, $commands, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my $result;
 	my $n = commands_of(sub { $result = $s->query($sql) });
 
@@ -105,7 +104,6 @@ sub costs
 sub left_are
 {
 	my ($keys, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my @left;
 
 	eval {
@@ -122,7 +120,6 @@ sub left_are
 sub is_free
 {
 	my ($key, $name) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
 }

@@ -105,7 +105,6 @@ sub connections
 sub give_back
 {
 	my ($session, $key) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
 	return $session->query_is("SELECT redis_unlock('$key')", 't',
 		'and gives it back');
