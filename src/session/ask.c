@@ -361,7 +361,7 @@ ask_note_lease(const StoreOp *op)
  */
 static bool
 ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
-			  StoreAnswered answered)
+			  StoreAnswered answered, AskProgress progress)
 {
 	const StoreRoutine *store = lr_store(id);
 	StoreHandle *handle = store_handle[id];
@@ -373,7 +373,8 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
 		return true;
 	}
 	while (!store->step(handle, how))
-		;
+		if (progress != NULL)
+			progress();
 	idle_mind();
 	for (int i = 0; i < nops; i++)
 	{
@@ -392,7 +393,7 @@ ask_one_store(StoreId id, StoreOp *ops, int nops, int64 deadline, StoreStep how,
  * keep the outcome STORE_DOWN.
  */
 static void
-ask_stores(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+ask_stores(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgress progress)
 {
 	int			n;
 
@@ -407,15 +408,18 @@ ask_stores(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 		n = 1;
 		while (i + n < nops && ops[i + n].store == ops[i].store)
 			n++;
-		(void) ask_one_store(ops[i].store, ops + i, n, deadline, how, NULL);
+		(void) ask_one_store(ops[i].store, ops + i, n, deadline, how, NULL, progress);
+		if (progress != NULL && i + n < nops)
+			progress();
 	}
 }
 
 bool
-ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered)
+ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered,
+		 AskProgress progress)
 {
 	was_former = false;
-	return ask_one_store(ops[0].store, ops, nops, deadline, STORE_POLL, answered);
+	return ask_one_store(ops[0].store, ops, nops, deadline, STORE_POLL, answered, progress);
 }
 
 void
@@ -427,11 +431,11 @@ ask_abandon(void)
 }
 
 void
-ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+ask_run_noting(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgress progress)
 {
 	PG_TRY();
 	{
-		ask_stores(ops, nops, deadline, how);
+		ask_stores(ops, nops, deadline, how, progress);
 	}
 	PG_CATCH();
 	{
@@ -439,6 +443,12 @@ ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+}
+
+void
+ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
+{
+	ask_run_noting(ops, nops, deadline, how, NULL);
 }
 
 void

@@ -39,6 +39,7 @@ typedef struct ReleaseItem
 	HoldView	view;			/* of the hold when it was added */
 	SubTransactionId taken_in;	/* see track_taken_in() */
 	HoldView   *copy;			/* for its caller; see release_add() */
+	bool		done;			/* its answer has been dealt with */
 } ReleaseItem;
 
 /*
@@ -53,6 +54,7 @@ typedef struct ReleaseBatch
 	int			size;
 	StoreOp    *ops;
 	ReleaseItem *items;			/* for each operation */
+	ReleaseTally tally;			/* of what is done */
 } ReleaseBatch;
 
 static ReleaseBatch batch;
@@ -161,6 +163,7 @@ release_add(HeldEntry *entry, bool reported, HoldView *view)
 	item->key = entry->key;
 	item->taken_in = track_taken_in(entry);
 	item->copy = view;
+	item->done = false;
 	held_delete(entry);
 	switch (lt_begin_release(hold, &item->view))
 	{
@@ -282,12 +285,15 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 }
 
 /*
- * release_finish_one --- apply the outcome of a release
+ * release_finish_one --- apply the outcome of a release, unless that is done
  */
 static void
 release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 {
-	Assert(op->outcome != STORE_PENDING);
+	Assert(item->done || op->outcome != STORE_PENDING);
+	if (item->done)
+		return;
+	item->done = true;
 	switch (op->outcome)
 	{
 		case STORE_OK:
@@ -306,9 +312,31 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	}
 }
 
+/*
+ * release_take_answers --- some releases may have been answered, while others are not
+ *
+ * Sessions of this server that want such a lock do not wait for the rest of the batch, whose
+ * node may hang.  The store does not look at the name of an answered release any more, which
+ * may be gone with its hold.
+ */
+static void
+release_take_answers(void)
+{
+	for (int i = 0; i < batch.n; i++)
+	{
+		const StoreOp *op = &batch.ops[i];
+
+		if (op->kind == STORE_RELEASE &&
+			(op->outcome == STORE_OK || op->outcome == STORE_GONE ||
+			 op->outcome == STORE_WRONG_TYPE))
+			release_finish_one(&batch.tally, op, &batch.items[i]);
+	}
+}
+
 static void
 release_end_batch(void)
 {
+	memset(&batch.tally, 0, sizeof(ReleaseTally));
 	batch.n = 0;
 	batch.nhanded = 0;
 	batch.active = false;
@@ -323,8 +351,8 @@ release_end_batch(void)
 static void
 release_finish(ReleaseTally *tally)
 {
-	memset(tally, 0, sizeof(ReleaseTally));
-	tally->released = batch.nhanded;
+	*tally = batch.tally;
+	tally->released += batch.nhanded;
 	for (int i = 0; i < batch.n; i++)
 		if (batch.ops[i].kind == STORE_TALLY)
 			release_finish_count(&batch.ops[i]);
@@ -413,7 +441,7 @@ release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 	release_sort();
 	PG_TRY();
 	{
-		ask_run_until(batch.ops, batch.n, deadline, how);
+		ask_run_noting(batch.ops, batch.n, deadline, how, release_take_answers);
 	}
 	PG_FINALLY();
 	{
@@ -523,7 +551,7 @@ release_end_transaction(void)
 	}
 	release_sort();
 	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),
-				  release_answered))
+				  release_answered, release_take_answers))
 	{
 		release_finish(&tally);
 		return;

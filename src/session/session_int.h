@@ -233,6 +233,14 @@ extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
  */
 extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how);
 
+/*
+ * The same.  "progress", which must not raise, is called when some operations may have their
+ * outcome while others, at another node or in another store, have none yet.
+ */
+typedef void (*AskProgress) (void);
+extern void ask_run_noting(StoreOp *ops, int nops, int64 deadline, StoreStep how,
+						   AskProgress progress);
+
 /* The same, interruptible, for as long as a call may take; and for one operation. */
 extern void ask_run_many(StoreOp *ops, int nops);
 extern void ask_run(StoreOp *op);
@@ -247,7 +255,8 @@ extern void ask_abandon(void);
  * The same for releases in one store, with STORE_POLL.  True: the store has sent them,
  * and the caller does not wait for outcomes; see StoreRoutine.leave.
  */
-extern bool ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered);
+extern bool ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered,
+					 AskProgress progress);
 
 /*
  * If a former master has answered, the present one may not have it: make the outcome

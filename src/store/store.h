@@ -312,7 +312,10 @@ typedef struct StoreRoutine
 	void		(*start) (StoreHandle *h, StoreOp *ops, int nops,
 						  int64 deadline);
 
-	/* True when every operation of the batch has an outcome. */
+	/*
+	 * True when every operation of the batch has an outcome.  A store whose nodes have
+	 * operations of their own also returns when one of them has done its part.
+	 */
 	bool		(*step) (StoreHandle *h, StoreStep how);
 
 	/*

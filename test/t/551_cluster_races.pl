@@ -67,4 +67,21 @@ foreach my $master ($cluster->masters)
 	$cluster->cmd('DEL', $_) foreach @latches;
 }
 
+# A lock that its node has released is free here, too, while another node of the batch hangs
+{
+	my ($slow, $quick) = $cluster->masters;
+	my ($there, $here) = map { $cluster->key_on($_, 'both') } $slow, $quick;
+
+	$node->set('lockredis.command_timeout' => '2min');
+	$one->query("SELECT redis_multi_lock(ARRAY['$there', '$here'])");
+	$slow->freeze;
+	$one->start("SELECT redis_multi_unlock(ARRAY['$there', '$here'])");
+	poll_until('one node to have released its lock', sub { !$quick->cmd('EXISTS', $here) });
+	$two->query_is("SELECT redis_try_lock('$here', '30s')", 't', 'it is free');
+	ok($one->is_running, 'while the other one hangs');
+	$slow->thaw;
+	is($one->wait(60)->out, 't', 'both were released');
+	$two->query_is("SELECT redis_unlock('$here')", 't', 'given back');
+}
+
 end_test($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);

@@ -242,6 +242,9 @@ typedef struct NodeSetMethod
 	/* The connections were closed: what was asked is not answered any more.  Or NULL. */
 	void		(*closed) (NodeSet *s);
 
+	/* Is each operation for one of the nodes only? */
+	bool		parted;
+
 	/* See StoreRoutine; NULL: nothing. */
 	void		(*reserve) (NodeSet *s, int n);
 	bool		(*leave) (NodeSet *s, StoreAnswered answered);

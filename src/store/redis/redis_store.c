@@ -103,6 +103,7 @@ static const NodeSetMethod cluster_method = {
 	.look = cluster_batch_look,
 	.abandon = cluster_batch_abandon,
 	.drop = cluster_batch_drop,
+	.parted = true,
 };
 
 static const NodeSetMethod masters_method = {
@@ -275,6 +276,8 @@ redis_wait(NodeBatch **busy, int n, int64 until, StoreStep how)
 /*
  * redis_step --- go on with the batch to its end, waiting as "how" says
  *
+ * In a cluster it returns as soon as one of the nodes has done its part.
+ *
  * Once, recv() itself waits for the reply if it is that of a single node which is waited
  * for, and nothing else: most replies arrive before it is worth a poll(), so this saves
  * one system call per request.  It does so even if the time is up: this takes little
@@ -288,6 +291,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	bool		readable = how == STORE_NOWAIT;
 	bool		briefly = false;
 	bool		waited = how == STORE_NOWAIT;
+	int			nbusy = 0;		/* nodes that were waited for */
 
 	if (!s->batch->active)
 	{
@@ -299,6 +303,8 @@ redis_step(StoreHandle *h, StoreStep how)
 		set_process(s, readable, briefly);
 		if (!s->batch->active)
 			return true;
+		if (s->method->parted && set_busy(s, busy) < nbusy)
+			return false;
 		briefly = !waited && s->look_at == LR_NEVER && set_busy(s, busy) == 1 &&
 			busy[0]->conn.socket.can_wait && node_batch_awaits_reply(busy[0]);
 		readable = true;
@@ -312,7 +318,8 @@ redis_step(StoreHandle *h, StoreStep how)
 			return true;
 		if (how == STORE_NOWAIT)
 			return false;
-		redis_wait(busy, set_busy(s, busy), set_until(s), how);
+		nbusy = set_busy(s, busy);
+		redis_wait(busy, nbusy, set_until(s), how);
 	}
 }
 
