@@ -196,6 +196,21 @@ due_batch_fill(DueBatch *b, bool probe, bool facts)
 		add_header_op(b, STORE_FACTS);
 }
 
+/*
+ * log_dropped --- log a count that will not be made, or that may have been made
+ */
+static void
+log_dropped(const DueItem *item, const char *why)
+{
+	char	   *shown = lr_name_to_show(item->name, item->name_len);
+
+	ereport(LOG,
+			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
+					(long long) item->amount, lr_kind(item->kind)->name, shown),
+			 errdetail_internal("%s", why)));
+	pfree(shown);
+}
+
 /* ----------
  * The place that lockredis.url named before
  * ----------
@@ -215,6 +230,7 @@ typedef struct Farewell
 	DueBatch	batch;			/* its store is NULL: lockredis.url has never changed */
 	bool		active;
 	bool		under_way;
+	int			nsent;			/* its own items that are under way */
 	int64		until;
 	int64		next_look;		/* next check whether anything is left */
 	int			nqueued;
@@ -223,13 +239,43 @@ typedef struct Farewell
 
 static Farewell farewell;
 
+/*
+ * farewell_drop --- an item was not released, or counted, at the old place, as far as we know
+ *
+ * Only the time to live ends a lock there; a count is nowhere else.
+ */
+static void
+farewell_drop(const DueItem *item)
+{
+	if (item->action == DUE_DROP)
+		log_dropped(item, "It may have been counted where \"lockredis.url\" pointed before.");
+}
+
 static void
 farewell_end(void)
 {
 	farewell.batch.store->disconnect(farewell.batch.handle);
+	for (int i = 0; i < farewell.nsent; i++)
+		farewell_drop(&farewell.batch.items[i]);
+	for (int i = 0; i < farewell.nqueued; i++)
+		farewell_drop(&farewell.queue[i]);
 	farewell.active = false;
 	farewell.under_way = false;
+	farewell.nsent = 0;
 	farewell.nqueued = 0;
+}
+
+/*
+ * farewell_answered --- the batch has ended
+ */
+static void
+farewell_answered(void)
+{
+	for (int i = 0; i < farewell.nsent; i++)
+		if (farewell.batch.ops[i].outcome != STORE_OK)
+			farewell_drop(&farewell.batch.items[i]);
+	farewell.nsent = 0;
+	farewell.under_way = false;
 }
 
 /*
@@ -265,7 +311,10 @@ static bool
 farewell_give_back(const DueItem *item)
 {
 	if (!farewell.active)
+	{
+		farewell_drop(item);
 		return true;
+	}
 	if (farewell.nqueued == QUEUE_MAX)
 		return false;
 	farewell.queue[farewell.nqueued++] = *item;
@@ -285,6 +334,7 @@ farewell_send(void)
 	for (int i = 0; i < farewell.nqueued; i++)
 		add_item_op(b, b->items[i].action == DUE_DROP ? STORE_TALLY : STORE_RELEASE,
 					&b->items[i]);
+	farewell.nsent = farewell.nqueued;
 	farewell.nqueued = 0;
 	farewell.under_way = true;
 	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
@@ -318,8 +368,8 @@ farewell_step(void)
 
 	if (!farewell.active)
 		return;
-	if (b->store->step(b->handle, STORE_NOWAIT))
-		farewell.under_way = false;
+	if (b->store->step(b->handle, STORE_NOWAIT) && farewell.under_way)
+		farewell_answered();
 	if (farewell_is_over())
 		farewell_end();
 	else if (!farewell.under_way && farewell.nqueued > 0)
@@ -531,21 +581,6 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
  * Counts
  * ----------
  */
-
-/*
- * log_dropped --- log a count that will not be made, or that may have been made
- */
-static void
-log_dropped(const DueItem *item, const char *why)
-{
-	char	   *shown = lr_name_to_show(item->name, item->name_len);
-
-	ereport(LOG,
-			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
-					(long long) item->amount, lr_kind(item->kind)->name, shown),
-			 errdetail_internal("%s", why)));
-	pfree(shown);
-}
 
 /*
  * apply_count --- it was counted, cannot be, or is tried again

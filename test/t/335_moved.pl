@@ -8,6 +8,8 @@
 # - so it is when a request was under way there, or a lock is released at that
 #   moment
 # - an old place that is dead delays nobody
+# - a count that may have been made at the old place, which does not answer, is made
+#   nowhere else, and the log says so
 # - the same Redis under another name: nothing is lost, nothing is given back
 # Proves G27.
 
@@ -161,5 +163,21 @@ $one->query_is("SELECT redis_try_lock('dead')", 't', 'dead: free at the new plac
 $one->query_is("SELECT redis_unlock('dead')", 't', 'dead: given back');
 $old->thaw;
 poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
+
+#
+# A count that was sent to the old place, and not answered.
+#
+
+go_to($proxy->url);
+$one->query("SELECT redis_latch_init('sum', 5); BEGIN; SELECT redis_latch_xact_count_down('sum')");
+$old->freeze;
+$node->log_since_here;
+$one->query_is('COMMIT', '', 'count: committed');
+go_to($new->url);
+$proxy->reset_all;
+poll_until('the count to be given up', sub { $node->count_locks == 0 });
+poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "sum"/) });
+ok($node->logged(qr/DETAIL:  It may have been counted where "lockredis.url" pointed/), 'and why');
+$old->thaw;
 
 end_test($node, $new);
