@@ -21,7 +21,11 @@ my $lock = "SELECT redis_multi_lock(ARRAY['c', 'a', 'b'])";
 # The request for all, and its end
 # ----------
 
-stop_at_each_step(sub { return ("\r\nb\r\n", $lock) },
+stop_at_each_step(
+	sub {
+		my ($n) = @_;
+		return ("\r\nb$n\r\n", "SELECT redis_multi_lock(ARRAY['c$n', 'a$n', 'b$n'])");
+	},
 	"$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt");
 
 # From here on a reply that is held has to be waited for, however long all else takes.
@@ -68,6 +72,7 @@ nobody_has_any('nothing is left');
 # Interrupts while one is waited for, and no answer to what is given back then
 # ----------
 
+$node->set('lockredis.command_timeout' => limit(5) . 's');
 foreach my $stop ('cancel', 'terminate')
 {
 	my $s = $node->connected_session;
@@ -108,7 +113,7 @@ $quick->query_is("$lock; SELECT redis_multi_unlock(ARRAY['a', 'b', 'c'])", "\nt"
 $quick->query('CREATE TABLE t (i int)');
 $two->query_is("SELECT redis_lock('c')", '');
 $quick->query('BEGIN; INSERT INTO t VALUES (1)');
-$quick->start(sprintf q{SELECT redis_try_multi_lock(ARRAY['a', 'b', 'c'], '%d s')}, limit(10));
+$quick->start(sprintf q{SELECT redis_try_multi_lock(ARRAY['a', 'b', 'c'], '%d s')}, limit(6));
 $node->wait_for_waiters('c', 1);
 $quick->freeze;
 $redis->cmd('DEL', 'a');

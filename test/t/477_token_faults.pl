@@ -28,7 +28,7 @@ stop_at_each_step(
 # ----------
 
 # From here on a reply that is held has to be waited for, however long all else takes.
-$node->set('lockredis.command_timeout' => limit(20) . 's');
+$node->set('lockredis.command_timeout' => limit(10) . 's');
 
 subtest 'the same token again' => sub {
 	my $one = $node->connected_session;
