@@ -284,6 +284,7 @@ sub busy_sessions
 # the watchdog.  What they have sent is done when Redis goes on, or the leases
 # end.
 of_redis 'the server waits for its worker' => sub {
+	$node->append_conf('postgresql.conf', "lockredis.command_timeout = '4s'");
 	$node->start;
 	$node->wait_for_up;
 	my @sessions = busy_sessions();

@@ -9,7 +9,7 @@
 use LockRedis::Test;
 
 my ($node, $redis, $one, $two, $three, $viewer) = servers(
-	sessions => 4, settings => { 'lockredis.command_timeout' => '60s' });
+	sessions => 4, settings => { 'lockredis.command_timeout' => '10s' });
 
 $viewer->query('CREATE ROLE nobody_of_us LOGIN; GRANT pg_read_all_stats TO nobody_of_us');
 

@@ -21,9 +21,9 @@ my $soon = limit(60);
 foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
 {
 	my $session = patient_session($far);
-	my $sql = $how eq 'limit' ? "SELECT redis_try_fair_lock('a', '15s')" : undef;
+	my $sql = $how eq 'limit' ? "SELECT redis_try_fair_lock('a', '6s')" : undef;
 
-	$session->query("SET lock_timeout = '15s'") if $how eq 'lock_timeout';
+	$session->query("SET lock_timeout = '6s'") if $how eq 'lock_timeout';
 	$holder->query("SELECT redis_fair_lock('a')");
 	my $place = wait_fairly($session, 'a', $sql);
 	my $other = wait_fairly($next, 'a');
@@ -61,7 +61,7 @@ $holder->query("SELECT redis_fair_lock('b')");
 {
 	my $first = patient_session($near);
 
-	$redis->foreign_lock('k', ms => 20_000);
+	$redis->foreign_lock('k', ms => 10_000);
 	wait_fairly($first, 'k');
 	wait_fairly($next, 'k');
 	freeze_asleep($first);

@@ -81,7 +81,7 @@ my @calls = (
 	[ "BEGIN; SELECT redis_fenced_write_xact_lock('jobs:d') > 0, redis_try_fenced_write_xact_lock('jobs:d') > 0",
 		't|t' ],
 	[ 'COMMIT', '' ],
-	[ "SELECT redis_try_write_lock('jobs:h', '1 s')", 'f' ],
+	[ "SELECT redis_try_write_lock('jobs:h', '100 ms')", 'f' ],
 	[ "SELECT redis_fair_lock('jobs:q'), redis_try_fair_lock('jobs:q', '1 s'), redis_extend('jobs:q', '20 min', 'fair')",
 		'|t|t' ],
 	[ "SELECT redis_unlock('jobs:q'), redis_unlock('jobs:q')", 't|t' ],

@@ -156,10 +156,10 @@ poll_until('nothing to be left', sub { !$redis->all_keys });
 
 # Waiting: for one at a time, in the order of the names, with what was had kept.
 $two->query_is("SELECT redis_lock('c')", '');
-$node->queue_up('c', $one => "SELECT redis_multi_lock(ARRAY['d', 'c', 'b', 'a'], '12s')");
+$node->queue_up('c', $one => "SELECT redis_multi_lock(ARRAY['d', 'c', 'b', 'a'], '6s')");
 is(has($one), 'a b', 'the first ones are had meanwhile');
 my $owner = $redis->owner_of('a');
-pause(13);
+pause(7);
 is($redis->owner_of('a'), $owner, 'and kept, although their lease was given');
 $two->query_is("SELECT redis_unlock('c')", 't');
 is($one->wait(20)->error, undef, 'woken');

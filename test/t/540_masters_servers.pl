@@ -44,8 +44,8 @@ sub server
 		settings => {
 			'lockredis.max_lease' => '1 h',
 			'lockredis.lease' => '9 s',
-			'lockredis.connect_timeout' => '20 s',
-			'lockredis.command_timeout' => '20 s'
+			'lockredis.connect_timeout' => '6 s',
+			'lockredis.command_timeout' => '6 s'
 		});
 }
 
