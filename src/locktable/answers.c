@@ -67,8 +67,8 @@ answer_note_repair(const DueItem *item)
 {
 	LrHold	   *h = &lt_holds[item->hold];
 
-	if (h->renewal.repair_at == item->repair_at && h->renewal.repair_at != LR_NEVER)
-		h->renewal.repair_at = 0;
+	if (h->as.held.repair_at == item->repair_at && h->as.held.repair_at != LR_NEVER)
+		h->as.held.repair_at = 0;
 }
 
 /*
@@ -130,7 +130,7 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 		(h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	bool		counts = false;
 
-	if (same)
+	if (same && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		answer_note_repair(item);
 	if (longer && answer_lacks_replicas(item, deadline))
 		answer_set_due_again(hold, h->claim.store, lr_now(), &wakes);
@@ -301,7 +301,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 	}
 	h->claim.store = store;
 	h->claim.moves++;
-	h->here_from = lt_here_since(store, lr_now());
+	h->as.held.here_from = lt_here_since(store, lr_now());
 	lr_count(STAT_MOVES);
 	if (h->state == HOLD_HELD)
 		lt_set_due_of_held(hold, wakes);

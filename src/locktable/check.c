@@ -112,6 +112,7 @@ check_hold_state(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrWait *w;
+	const LrCount *count;
 
 	switch (h->state)
 	{
@@ -121,10 +122,10 @@ check_hold_state(LrIndex hold)
 			if (!is_session(h->session) || !has_scopes(h))
 				return check_says("hold %d is %s, and nobody has it", hold,
 								  lt_state_names[h->state]);
-			if (h->state == HOLD_LOST ? h->lost.reason == LOST_NOT :
-				h->lost.reason != LOST_NOT && h->lost.reason != LOST_FORCED)
+			if (h->state == HOLD_LOST ? h->lost == LOST_NOT :
+				h->lost != LOST_NOT && h->lost != LOST_FORCED)
 				return check_says("hold %d is %s, and was lost for reason %d", hold,
-								  lt_state_names[h->state], h->lost.reason);
+								  lt_state_names[h->state], h->lost);
 			return NULL;
 		case HOLD_HANDED:
 			if (!is_session(h->session) || has_scopes(h) ||
@@ -140,12 +141,13 @@ check_hold_state(LrIndex hold)
 				return check_says("orphan %d belongs to somebody", hold);
 			if (h->traces == 0 || h->expiry.ends_at == 0)
 				return check_says("orphan %d is nowhere, or for ever", hold);
-			if (h->count.wanted && (h->count.sent < 0 || (h->count.sent > 0 && h->count.first_at == 0)))
+			count = &h->as.orphan.count;
+			if (h->given.owed && (count->sent < 0 || (count->sent > 0 && count->first_at == 0)))
 				return check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
-								  hold, h->count.sent, h->count.first_at);
+								  hold, count->sent, count->first_at);
 			return NULL;
 		case HOLD_OWED:
-			if (!is_session(h->session) || !has_scopes(h) || !h->count.wanted || h->count.amount <= 0 ||
+			if (!is_session(h->session) || !has_scopes(h) || !h->given.owed || h->given.amount <= 0 ||
 				h->traces != 0)
 				return check_says("nobody owes %d, or nothing", hold);
 			return NULL;

@@ -35,7 +35,7 @@
 static bool
 due_is_to_repair(const LrHold *h)
 {
-	return h->renewal.repair_at != 0 && h->renewal.repair_at <= lr_now();
+	return h->as.held.repair_at != 0 && h->as.held.repair_at <= lr_now();
 }
 
 /*
@@ -51,7 +51,7 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
 	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) ||
-		h->renewal.watch_at != 0 || due_is_to_repair(h);
+		h->as.held.watch_at != 0 || due_is_to_repair(h);
 
 	if (!asked)
 		lt_set_due(hold, h->claim.store, lt_due_of_held(h, deadline), wakes);
@@ -127,8 +127,9 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 		lt_set_due(hold, store, again, wakes);
 		if (!connected)
 			return DUE_NOTHING;
-		h->sent.repeated = true;
-		if (!h->count.wanted)
+		if (h->state == HOLD_ORPHAN)
+			h->as.orphan.sent.repeated = true;
+		if (!h->given.owed)
 			return DUE_GIVE_BACK;
 		return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
 	}
@@ -159,8 +160,8 @@ due_is_due(LrIndex hold, StoreId store, int64 now)
 	if (due - LR_EARLY_MAX > now)
 		return false;
 	if (h->state == HOLD_HELD && h->claim.store == store && h->renewal.refusals == 0 &&
-		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->renewal.watch_at &&
-		due != h->renewal.repair_at)
+		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->as.held.watch_at &&
+		due != h->as.held.repair_at)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return due - early <= now;
 }
@@ -180,8 +181,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->hold = hold;
 	item->kind = h->kind;
 	item->owner = h->claim.owner;
-	memcpy(item->id, h->id, STORE_ID_LEN);
-	item->amount = h->count.amount;
+	memcpy(item->id, h->given.id, STORE_ID_LEN);
+	item->amount = h->given.amount;
 	item->moves = lt_moves(h);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
@@ -189,7 +190,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->ends_at = h->expiry.ends_at;
 	item->lease_ms = lt_renew_lease_ms(h);
 	item->min_replicas = lt_min_replicas(h);
-	item->repair_at = h->renewal.repair_at;
+	item->repair_at = item->action == DUE_RENEW ? h->as.held.repair_at : 0;
 	if (item->action == DUE_RENEW)
 		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
 	if (item->action == DUE_RENEW && item->lease_ms == 0)
@@ -199,7 +200,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		 * others may have shortened the lease, or some masters may not have the lock, it
 		 * asks for what is left.
 		 */
-		item->lease_ms = h->renewal.watch_at != 0 || due_is_to_repair(h) ?
+		item->lease_ms = h->as.held.watch_at != 0 || due_is_to_repair(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
 		item->min_replicas = 0;
 	}

@@ -331,10 +331,10 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 	int64		due = deadline -
 		lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
 
-	if (hold->renewal.watch_at != 0)
-		due = lr_earlier(due, hold->renewal.watch_at);
-	if (hold->renewal.repair_at != 0)
-		due = lr_earlier(due, hold->renewal.repair_at);
+	if (hold->as.held.watch_at != 0)
+		due = lr_earlier(due, hold->as.held.watch_at);
+	if (hold->as.held.repair_at != 0)
+		due = lr_earlier(due, hold->as.held.repair_at);
 
 	/*
 	 * If the host has been up for less than the lease, this can be before 0, and a negative
@@ -354,7 +354,7 @@ lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
 	int64		most = lr_kind(hold->kind)->watched_ms;
 
 	if (most > 0)
-		hold->renewal.watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
+		hold->as.held.watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
 }
 
 void
@@ -525,15 +525,15 @@ lt_repair_now(StoreId store)
 		uint64		owner = pg_atomic_read_u64(&lt_leases[i].owner);
 		LWLock	   *lock;
 
-		if (owner == 0 || h->renewal.repair_at == 0)
+		if (owner == 0 || h->as.held.repair_at == 0)
 			continue;
 		lock = lt_lock_owned(i, owner);
 		if (lock == NULL)
 			continue;
-		if (h->claim.store == store && h->renewal.repair_at != 0 &&
+		if (h->claim.store == store && h->as.held.repair_at != 0 &&
 			(h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		{
-			h->renewal.repair_at = now;
+			h->as.held.repair_at = now;
 			lt_set_due(i, store, now, &wakes);
 		}
 		LWLockRelease(lock);

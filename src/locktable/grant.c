@@ -193,7 +193,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	if (grant_is_overtaken(op->store, judged_at) || grant_was_forced(h, op))
 		return GRANT_STALE;
 	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
-		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->id))
+		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->given.id))
 		return GRANT_CONFLICT;
 	if (lr_kind(h->kind)->ownerless)
 	{
@@ -215,9 +215,9 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	}
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->state = HOLD_HELD;
-	h->here_from = lt_here_since(op->store, now);
-	h->tokens.fence = op->fence;
-	h->tokens.store = op->store;
+	h->as.held.here_from = lt_here_since(op->store, now);
+	h->given.fence = op->fence;
+	h->given.fence_store = op->store;
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
 	lt_link_hold(hold);
@@ -297,11 +297,11 @@ grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	h->renewal.repair_at = LR_NEVER;
+	h->as.held.repair_at = LR_NEVER;
 	pg_memory_barrier();
 	if (!masters_are_there(h->claim.place, without))
 		return;
-	h->renewal.repair_at = lr_now() + REPAIR_AFTER;
+	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
 	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
 }
 

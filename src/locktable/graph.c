@@ -365,14 +365,14 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 	}
 	row->kind = h->kind;
 	row->state = h->state;
-	row->lost = h->lost;
+	lt_copy_loss(h, &row->lost);
 	row->scope = scope;
 	row->part = h->scope[scope];
-	row->amount = h->count.amount;
+	row->amount = h->given.amount;
 	row->placed = h->state == HOLD_WAITING &&
 		lt_sessions[h->session].wait.state == WAIT_PLACED;
 	row->owner = h->claim.owner;
-	row->fence = h->tokens.fence;
+	row->fence = h->given.fence;
 	row->renewals = h->renewal.n;
 	row->deadline = lt_deadline(hold);
 	row->waiting_since = waiting_since;

@@ -143,7 +143,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	h->state = HOLD_HANDED;
 	h->session = session;
 	h->renewal.committing = false;
-	h->tokens.fence = 0;
+	h->given.fence = 0;
 	h->renewal.n = 0;
 	wakes->handed_to = session;
 }
@@ -294,14 +294,14 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 	LWLock	   *lock = lt_lock_hold(hold);
 	bool		taken;
 
-	taken = h->state == HOLD_HELD && h->tokens.left > 0 &&
-		h->tokens.moves == lt_moves(h);
+	taken = h->state == HOLD_HELD && h->as.held.reserve.left > 0 &&
+		h->as.held.reserve.moves == lt_moves(h);
 	if (taken)
 	{
-		h->tokens.fence = ++h->tokens.used;
-		h->tokens.left--;
+		h->given.fence = ++h->as.held.reserve.used;
+		h->as.held.reserve.left--;
 	}
-	*store = h->tokens.store;
+	*store = h->given.fence_store;
 	*more = Max(Min(lr_max_handoffs, RESERVE_MOST) - lt_keys[h->key].handoffs, 0);
 	LWLockRelease(lock);
 	return taken;

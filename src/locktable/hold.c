@@ -68,16 +68,16 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->of_old_master = lt_is_of_old_master(h, h->claim.store);
 	view->promised_ms = lt_promised_ms(hold);
 	view->owner = h->claim.owner;
-	memcpy(view->id, h->id, STORE_ID_LEN);
-	view->fence = h->tokens.fence;
-	view->fence_store = h->tokens.store;
+	memcpy(view->id, h->given.id, STORE_ID_LEN);
+	view->fence = h->given.fence;
+	view->fence_store = h->given.fence_store;
 	view->guard = GUARD_OFF;
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (h->scope[i].count > 0)
 			view->guard = Max(view->guard, h->scope[i].guard);
 	view->keep_until = h->keep_until;
 	memcpy(view->scope, h->scope, sizeof(view->scope));
-	view->lost = h->lost;
+	lt_copy_loss(h, &view->lost);
 }
 
 void
@@ -226,11 +226,16 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	h->tokens.fence = mint->fence;
-	h->tokens.used = mint->fence;
-	h->tokens.left = store_last_token(mint->fence, mint->amount) - mint->fence;
-	h->tokens.moves = mint->moves;
-	h->tokens.store = mint->store;
+	h->given.fence = mint->fence;
+	h->given.fence_store = mint->store;
+	if (h->state == HOLD_HELD)
+	{
+		LrReserve  *reserve = &h->as.held.reserve;
+
+		reserve->used = mint->fence;
+		reserve->left = store_last_token(mint->fence, mint->amount) - mint->fence;
+		reserve->moves = mint->moves;
+	}
 	LWLockRelease(lock);
 }
 
@@ -344,7 +349,7 @@ lt_end_release(LrIndex hold, const StoreOp *op)
 	Assert(h->state == HOLD_RELEASING);
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
-	hold_note_stay(hold, h->here_from);
+	hold_note_stay(hold, h->as.held.here_from);
 	left = h->nodes & op->nodes;
 	if (left == 0 && !lt_is_past(h->key, op->topology))
 		lt_forget_trace(h, op->store);
@@ -375,7 +380,7 @@ lt_orphan(LrIndex hold, int64 sent_at)
 
 	/* We held the lock until then, and the store has not answered since. */
 	if (lr_store_can(h->claim.store, STORE_SERVER_ONLY))
-		hold_note_stay(hold, h->here_from);
+		hold_note_stay(hold, h->as.held.here_from);
 	else
 		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold, &wakes);
@@ -434,7 +439,7 @@ lt_end_aside(LrIndex hold, const StoreOp *op)
 	else
 	{
 		lt_key_of(hold)->handoffs = 0;
-		hold_note_stay(hold, h->here_from);
+		hold_note_stay(hold, h->as.held.here_from);
 		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
 			!lt_is_past(h->key, op->topology))
 			lt_forget_trace(h, op->store);
@@ -482,10 +487,10 @@ lt_leave_sent(LrIndex hold)
 	int64		now = lr_now();
 
 	Assert(h->state == HOLD_RELEASING);
-	hold_note_stay(hold, h->here_from);
-	h->sent.pid = MyProcPid;
-	h->sent.until = now + SENT_PATIENCE;
+	hold_note_stay(hold, h->as.held.here_from);
 	lt_leave_until(hold, now + SENT_REPEAT, &wakes);
+	h->as.orphan.sent.pid = MyProcPid;
+	h->as.orphan.sent.until = now + SENT_PATIENCE;
 	lt_unlock(lock, &wakes);
 }
 
@@ -502,7 +507,7 @@ sent_note_loss(const LrHold *h, const StoreOp *op, WakeList *wakes)
 	scope[SCOPE_XACT].count = 1;
 	lr_count(STAT_LOSSES);
 	losses_note(&loss, lt_reason_of(op), lt_taken_by(op));
-	losses_add(h->sent.pid, key->name, key->name_len, scope, &loss);
+	losses_add(h->as.orphan.sent.pid, key->name, key->name_len, scope, &loss);
 	wakes->watchdog = true;
 }
 
@@ -525,8 +530,8 @@ lt_end_sent(const StoreOp *op)
 
 	if (lock == NULL)
 		return false;
-	Assert(h->state == HOLD_ORPHAN && h->sent.pid == MyProcPid);
-	if ((released || !h->sent.repeated) && !lt_is_past(h->key, op->topology))
+	Assert(h->state == HOLD_ORPHAN && h->as.orphan.sent.pid == MyProcPid);
+	if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->topology))
 	{
 		if (released)
 		{
@@ -535,7 +540,7 @@ lt_end_sent(const StoreOp *op)
 		}
 		else
 			sent_note_loss(h, op, &wakes);
-		h->sent.until = 0;
+		h->as.orphan.sent.until = 0;
 		lt_forget_trace(h, op->store);
 		if (h->traces == 0)
 			lt_free_and_nudge(hold, &wakes);
@@ -558,7 +563,7 @@ lt_lose_sent(const StoreOp *op)
 
 	if (lock == NULL)
 		return;
-	lt_holds[op->hold].sent.pid = 0;
+	lt_holds[op->hold].as.orphan.sent.pid = 0;
 	LWLockRelease(lock);
 }
 
@@ -572,8 +577,8 @@ lt_find_sent(const LrKey *key, KindId kind, int64 now)
 	if (!lt_has_kinds(key, lr_kind(kind)->excludes) || !lr_watchdog_running())
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].sent.until > now &&
-			lt_holds[i].sent.pid != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
+		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].as.orphan.sent.until > now &&
+			lt_holds[i].as.orphan.sent.pid != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
 			return i;
 	return LR_NONE;
 }
@@ -589,8 +594,8 @@ lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again,
 
 	if (sent == LR_NONE)
 		return false;
-	if (!lt_holds[sent].sent.repeated)
+	if (!lt_holds[sent].as.orphan.sent.repeated)
 		lt_set_due(sent, lt_holds[sent].claim.store, now, wakes);
-	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].sent.until;
+	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].as.orphan.sent.until;
 	return true;
 }

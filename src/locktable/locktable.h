@@ -105,7 +105,7 @@ typedef enum LostReason
 typedef struct LockLoss
 {
 	TimestampTz at;
-	LostReason	reason:8;
+	LostReason	reason;
 	char		taken_by[LR_OWNER_MAX]; /* its present owner; empty = not known */
 } LockLoss;
 

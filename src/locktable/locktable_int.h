@@ -122,25 +122,30 @@ typedef struct LrClaim
 	StoreId		store:8;
 } LrClaim;
 
-/* Fencing tokens: the hold's own, and those in reserve for sessions it is handed to. */
-typedef struct LrTokens
+/* What a store gave with the lock, or has to count. */
+typedef struct LrGiven
 {
-	int64		fence;			/* 0 = none */
-	int64		used;			/* the last one of the reserve that was used, */
-	uint64		moves;			/* lt_moves() when the reserve was requested, */
-	int			left;			/* and how many are left of it */
-	StoreId		store:8;		/* that issued the token */
-} LrTokens;
+	int64		fence;			/* fencing token; 0 = none */
+	int64		amount;			/* as in StoreOp */
+	uint8		id[STORE_ID_LEN];	/* likewise */
+	StoreId		fence_store:8;	/* that issued the token */
+	bool		owed;			/* the store has to count it, not to release it */
+} LrGiven;
 
-/* What a store counts: permits of a semaphore that it gave, or a change that it owes. */
+/* Fencing tokens in reserve for sessions that a hold is handed to. */
+typedef struct LrReserve
+{
+	int64		used;			/* the last one that was used, */
+	uint64		moves;			/* lt_moves() when they were requested, */
+	int			left;			/* and how many are left */
+} LrReserve;
+
+/* A change that a store is to count, left to the watchdog. */
 typedef struct LrCount
 {
-	int64		amount;			/* as in StoreOp */
-	int64		first_at;		/* owed, orphan: when the first of the requests in "sent"
-								 * was sent */
+	int64		first_at;		/* when the first of the requests in "sent" was sent */
 	int			sent;			/* how many requests to count it may have run, or may
 								 * still run */
-	bool		wanted;			/* the store has to count it, not to release it */
 } LrCount;
 
 /* An orphan whose release was sent; see hold.c. */
@@ -155,11 +160,6 @@ typedef struct LrSent
 /* What the watchdog has to know to renew a lock. */
 typedef struct LrRenewal
 {
-	int64		watch_at;		/* kinds whose lease others may shorten: when to
-								 * look at the latest */
-	int64		repair_at;		/* several masters, some of which may not have it: when
-								 * to renew it, so that they get it; LR_NEVER = when one
-								 * is back */
 	int64		n;				/* how often it was renewed */
 	int			refusals;		/* by the store, in a row */
 	bool		alone;			/* the store refuses it, and what is sent along with it */
@@ -176,6 +176,33 @@ typedef struct LrExpiry
 								 * unknown */
 } LrExpiry;
 
+/* A lock that its session has, is handed or releases. */
+typedef struct LrHeld
+{
+	int64		here_from;		/* see LrKey */
+	int64		watch_at;		/* kinds whose lease others may shorten: when to
+								 * look at the latest */
+	int64		repair_at;		/* several masters, some of which may not have it: when
+								 * to renew it, so that they get it; LR_NEVER = when one
+								 * is back */
+	LrReserve	reserve;
+} LrHeld;
+
+/* What an orphan was. */
+typedef struct LrOrphan
+{
+	LrSent		sent;
+	LrCount		count;
+} LrOrphan;
+
+/* What only some states have; all 0 when a hold comes to another member. */
+typedef union LrOfState
+{
+	LrHeld		held;			/* HELD, HANDED, RELEASING */
+	LrOrphan	orphan;			/* ORPHAN */
+	char		taken_by[LR_OWNER_MAX]; /* LOST; see LockLoss */
+} LrOfState;
+
 typedef struct LrHold
 {
 	LrIndex		key;			/* whose hash leads to the partition */
@@ -185,6 +212,8 @@ typedef struct LrHold
 	KindId		kind:8;
 	HoldState	state:8;
 	uint8		traces;			/* STORE_BITs of stores where our owner may be */
+	LostReason	lost:8;			/* LOST_FORCED before it is LOST: it was taken away by
+								 * force, and is about to be lost */
 	uint32		nodes;			/* bits of those of several nodes that may have it; of
 								 * an orphan: 0, or those that may still have it when
 								 * most have released it */
@@ -192,17 +221,13 @@ typedef struct LrHold
 	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
 										 * a create that was not answered may
 										 * still run; 0 = none */
-	int64		here_from;		/* see LrKey */
 	int64		keep_until;		/* see LockTerms */
 	LrExpiry	expiry;
 	LrRenewal	renewal;
-	LrTokens	tokens;
-	LrCount		count;
-	LrSent		sent;
+	LrGiven		given;
 	ScopeHold	scope[SCOPE_COUNT];
-	uint8		id[STORE_ID_LEN];	/* as in StoreOp */
-	LockLoss	lost;			/* LOST_FORCED before it is LOST: it was taken away by
-								 * force, and is about to be lost */
+	TimestampTz lost_at;
+	LrOfState	as;
 } LrHold;
 
 typedef enum WaitState
@@ -547,6 +572,7 @@ lt_reason_of(const StoreOp *op)
 }
 
 /* lose.c; partition lock held. */
+extern void lt_copy_loss(const LrHold *h, LockLoss *loss);
 extern void lt_note_end(LrIndex hold);
 extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);
 extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);

@@ -42,6 +42,17 @@ lose_tell(const LrHold *h, WakeList *wakes)
 }
 
 /*
+ * lt_copy_loss --- how the lock was lost, if it was
+ */
+void
+lt_copy_loss(const LrHold *h, LockLoss *loss)
+{
+	loss->at = h->lost_at;
+	loss->reason = h->lost;
+	strlcpy(loss->taken_by, h->state == HOLD_LOST ? h->as.taken_by : "", LR_OWNER_MAX);
+}
+
+/*
  * lose_locked --- a held lock is gone, as that store says; "sure": and it has not been
  * put there again since
  *
@@ -57,16 +68,20 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 {
 	LrHold	   *h = &lt_holds[hold];
 	const LrKey *key = lt_key_of(hold);
+	LockLoss	loss;
 
 	Assert(h->state == HOLD_HELD);
 	if (reason == LOST_DELETED && lt_is_at_old_place(h, where))
 		reason = LOST_MOVED;
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
-	else if (reason == LOST_DELETED && h->lost.reason == LOST_FORCED)
+	else if (reason == LOST_DELETED && h->lost == LOST_FORCED)
 		reason = LOST_FORCED;
+	losses_note(&loss, reason, taken_by);
 	h->state = HOLD_LOST;
-	losses_note(&h->lost, reason, taken_by);
+	h->lost = reason;
+	h->lost_at = loss.at;
+	strlcpy(h->as.taken_by, loss.taken_by, LR_OWNER_MAX);
 	if (sure && reason != LOST_EXPIRED)
 		lt_forget_gone(h, where);
 	if (h->traces != 0)
@@ -78,7 +93,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
 		return;
 	lr_count(STAT_LOSSES);
-	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &h->lost);
+	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &loss);
 	wakes->watchdog = true;
 	lose_tell(h, wakes);
 }
@@ -177,7 +192,7 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 		return false;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].kind == kind &&
-			memcmp(lt_holds[i].id, id, STORE_ID_LEN) == 0)
+			memcmp(lt_holds[i].given.id, id, STORE_ID_LEN) == 0)
 			return true;
 	return false;
 }
@@ -223,6 +238,7 @@ lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
 	if (h->state == HOLD_WAITING)
 		lt_link_hold(hold);
 	h->state = HOLD_ORPHAN;
+	memset(&h->as, 0, sizeof(h->as));
 	h->session = LR_NONE;
 	pg_atomic_write_u64(&lt_leases[hold].owner, h->claim.owner);
 	lt_set_due_in_traces(hold, due, wakes);
@@ -467,7 +483,7 @@ lose_mark_forced(const LrKey *key, bool one, uint64 owner)
 
 		if ((h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
 			!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
-			h->lost.reason = LOST_FORCED;
+			h->lost = LOST_FORCED;
 	}
 }
 
@@ -489,7 +505,7 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, WakeList *wakes)
 		const LrHold *h = &lt_holds[i];
 
 		next = h->next;
-		if (h->lost.reason != LOST_FORCED || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
+		if (h->lost != LOST_FORCED || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
 			continue;
 		if (!lt_has_room_for_loser(wakes))
 			return false;

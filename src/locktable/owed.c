@@ -46,7 +46,7 @@ lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *
 	lt_init_waiting_hold(*hold, lt_make_key(name->data, name->len, name->hash), &terms);
 	h->claim.owner = lr_new_owner();
 	h->state = HOLD_OWED;
-	h->count.wanted = true;
+	h->given.owed = true;
 	h->scope[scope].count = 1;
 	h->scope[scope].acquired_at = now;
 	lt_link_hold(*hold);
@@ -80,8 +80,8 @@ lt_owe_more(LrIndex hold, int64 amount)
 	WakeList	wakes = WAKE_NOBODY;
 
 	Assert(lt_holds[hold].state == HOLD_OWED);
-	lt_holds[hold].count.amount += amount;
-	if (lt_holds[hold].count.amount == 0)
+	lt_holds[hold].given.amount += amount;
+	if (lt_holds[hold].given.amount == 0)
 		lt_free_hold(hold);
 	lt_unlock(lock, &wakes);
 }
@@ -90,7 +90,7 @@ lt_owe_more(LrIndex hold, int64 amount)
 int64
 lt_owed_amount(LrIndex hold)
 {
-	return lt_holds[hold].count.amount;
+	return lt_holds[hold].given.amount;
 }
 
 void
@@ -113,10 +113,10 @@ lt_leave_owed(LrIndex hold, const StoreOp *op)
 
 	Assert(h->state == HOLD_OWED);
 	lt_first_trace(h, lt_claim_of(op, h->key));
-	h->count.first_at = op->sent_at;
-	h->count.sent = op->sent_at != 0;
 	h->expiry.ends_at = lr_now() + OWED_REPEATED;
 	lt_make_orphan(hold, &wakes);
+	h->as.orphan.count.first_at = op->sent_at;
+	h->as.orphan.count.sent = op->sent_at != 0;
 	lt_unlock(lock, &wakes);
 }
 
@@ -136,14 +136,14 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->count.sent == 0)
+	if (h->as.orphan.count.sent == 0)
 	{
-		h->count.first_at = now;
+		h->as.orphan.count.first_at = now;
 		lt_note_place(h, store);
 	}
-	else if (lt_is_at_old_place(h, store) || now - h->count.first_at >= OWED_REPEATED)
+	else if (lt_is_at_old_place(h, store) || now - h->as.orphan.count.first_at >= OWED_REPEATED)
 		return false;
-	h->count.sent++;
+	h->as.orphan.count.sent++;
 	return true;
 }
 
@@ -155,7 +155,7 @@ lt_not_counted(const DueItem *item)
 
 	if (lock == NULL)
 		return;
-	h->count.sent--;
+	h->as.orphan.count.sent--;
 	LWLockRelease(lock);
 }
 
@@ -177,7 +177,7 @@ lt_was_sent_once(const DueItem *item)
 
 	if (lock == NULL)
 		return false;
-	once = lt_holds[item->hold].count.sent == 1;
+	once = lt_holds[item->hold].as.orphan.count.sent == 1;
 	LWLockRelease(lock);
 	return once;
 }

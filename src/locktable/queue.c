@@ -274,8 +274,8 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms)
 
 	memset(h, 0, sizeof(LrHold));
 	h->kind = terms->kind;
-	memcpy(h->id, terms->id, STORE_ID_LEN);
-	h->count.amount = terms->amount;
+	memcpy(h->given.id, terms->id, STORE_ID_LEN);
+	h->given.amount = terms->amount;
 	h->expiry.asked_ms = terms->lease_ms;
 	h->key = key;
 	h->session = LrMyProcNumber;

@@ -259,7 +259,7 @@ my $memory = sub {
 my $bytes =
   ($memory->($large) - $memory->($small)) / (10_000 - $max_locks);
 note sprintf 'memory: %.1f bytes a slot', $bytes;
-cmp_ok($bytes, '<=', 1024, 'memory of a slot');
+cmp_ok($bytes, '<=', 800, 'memory of a slot');
 cmp_ok($bytes, '>', 300, 'which is measured right');
 $small->stop;
 

@@ -145,7 +145,8 @@ __wrap_lt_not_counted(const DueItem *item)
 
 	__real_lt_not_counted(item);
 	lr_owner_text(item->owner, ticket);
-	if (lt_holds[item->hold].claim.owner == item->owner && lt_holds[item->hold].count.sent == 0 &&
+	if (lt_holds[item->hold].claim.owner == item->owner &&
+		lt_holds[item->hold].as.orphan.count.sent == 0 &&
 		redis_times_counted(ticket) > 0)
 		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }

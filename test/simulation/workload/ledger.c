@@ -146,7 +146,7 @@ __wrap_lt_drop_lost(LrIndex hold)
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (lt_holds[hold].scope[i].count > 0)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
-	if (!condition_is_awaited || lt_holds[hold].lost.reason != LOST_WAITING)
+	if (!condition_is_awaited || lt_holds[hold].lost != LOST_WAITING)
 		note_loss(lt_holds[hold].claim.owner, guard);
 	__real_lt_drop_lost(hold);
 }
@@ -213,7 +213,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		{
 			t->may_be_loss = true;
 			if (h->state == HOLD_LOST &&
-				h->lost.at < statement_began)
+				h->lost_at < statement_began)
 				note_loss(h->claim.owner, guard_of(t));
 		}
 		t->at_session = false;
@@ -427,7 +427,7 @@ end_of(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 
 	if (h->state == HOLD_LOST)
-		return h->lost.at - (GetCurrentTimestamp() - sim_now());
+		return h->lost_at - (GetCurrentTimestamp() - sim_now());
 	if (h->state == HOLD_HELD)
 		return server_time((int64) lt_leases[hold].deadline.value);
 	return SIM_NEVER;

@@ -294,12 +294,12 @@ __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 	const char *key = lt_keys[lt_holds[hold].key].name;
 
 	if (taken && sim_config.sentinels &&
-		sentinels_node_of((uint32) lt_holds[hold].tokens.moves) != master)
+		sentinels_node_of((uint32) lt_holds[hold].as.held.reserve.moves) != master)
 		sim_fail("fence", "%s: token %lld is used from the reserve of another master than redis %d",
-				 key, (long long) lt_holds[hold].tokens.fence, master);
-	if (taken && is_here && counter_of(key) < lt_holds[hold].tokens.fence)
+				 key, (long long) lt_holds[hold].given.fence, master);
+	if (taken && is_here && counter_of(key) < lt_holds[hold].given.fence)
 		sim_fail("fence", "%s: token %lld is used from the reserve, and the counter has %lld",
-				 key, (long long) lt_holds[hold].tokens.fence, (long long) counter_of(key));
+				 key, (long long) lt_holds[hold].given.fence, (long long) counter_of(key));
 	return taken;
 }
 

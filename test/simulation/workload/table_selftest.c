@@ -257,13 +257,13 @@ no_lease(void)
 static void
 loss_of_held(void)
 {
-	lt_holds[held].lost.reason = LOST_DELETED;
+	lt_holds[held].lost = LOST_DELETED;
 }
 
 static void
 lost_without_reason(void)
 {
-	lt_holds[lost].lost.reason = LOST_NOT;
+	lt_holds[lost].lost = LOST_NOT;
 }
 
 static void

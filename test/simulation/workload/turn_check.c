@@ -92,7 +92,7 @@ is_had(LrIndex hold)
 	HoldState	state = lt_holds[hold].state;
 
 	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING ||
-		(state == HOLD_ORPHAN && lt_holds[hold].sent.until > server_clock());
+		(state == HOLD_ORPHAN && lt_holds[hold].as.orphan.sent.until > server_clock());
 }
 
 /* Is there a lock that keeps him from the key, or what is left of one? */

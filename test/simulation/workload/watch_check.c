@@ -141,7 +141,7 @@ is_wanted(LrIndex hold, int64 due, int64 now)
 	int64		deadline = (int64) lt_leases[hold].deadline.value;
 
 	if (h->state == HOLD_HELD && h->renewal.refusals == 0 && due == lt_due_of_held(h, deadline) &&
-		due != h->renewal.watch_at && due != h->renewal.repair_at)
+		due != h->as.held.watch_at && due != h->as.held.repair_at)
 		due -= lr_early_renewal(lt_renew_lease_ms(h) * SIM_MS);
 	return due <= now;
 }
