@@ -7,7 +7,9 @@
 #   an hour later, but for some seconds: he has it again; A: wants it: a thousand seconds
 #   some seconds later Redis is away, for longer than a lease of ours
 #   A: wants the key: busy, as he may have it still
-# Proves G26.
+#
+# And an hour after a count was sent, and not answered, it is given up, and the log says so.
+# Proves G26, G43.
 
 use LockRedis::Test qw(:DEFAULT fault_library);
 
@@ -70,4 +72,19 @@ $one->query_is("SELECT redis_try_lock('$_')", 'f', "$_: not before the lease tha
 $one->query('SELECT redis_unlock_all()');
 $node->reconnect($proxy);
 $redis->cmd('FLUSHALL');
+
+# Sent, and not answered for an hour
+$one->query("SELECT redis_latch_init('sum', 5); BEGIN; SELECT redis_latch_xact_count_down('sum')");
+$redis->freeze;
+$one->query_is('COMMIT', '', 'committed');
+$node->cut_off($proxy);
+set_clock(2 * 3630);
+$redis->thaw;
+$node->log_since_here;
+$node->reconnect($proxy);
+poll_until('the count to be given up', sub { $node->count_locks == 0 });
+poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "sum"/) });
+ok($node->logged(qr/DETAIL:  It may have been counted: the lock store does not remember/),
+	'and why');
+$redis->cmd('DEL', 'sum');
 end_test($node, $redis);
