@@ -76,6 +76,13 @@ $one->query("SELECT redis_read_lock('long', '1h'), redis_read_unlock('long')");
 my $left = $redis->cmd('PTTL', 'long');
 ok($left > 60_000 && $left <= 110_000, "the lock lasts for as long as the last of the others: $left");
 
+# Who leaves a little later than the longest does not leave its time to live to the others.
+readers_elsewhere('chain', 30_000);
+$sessions[$_]->query("SELECT redis_read_lock('chain', '" . (1000 - 400 * $_) . "s')") foreach 0, 1;
+$sessions[$_]->query_is("SELECT redis_read_unlock('chain')", 't', 'given back') foreach 0, 1;
+$left = $redis->cmd('PTTL', 'chain');
+ok($left > 0 && $left <= 60_000, "the lock lasts for twice as long as who stays, at most: $left");
+
 # Each of those who have crashed is looked at once.
 readers_elsewhere('dead', (0) x 100, 200_000, (0) x 100);
 my $first = cost($one, "SELECT redis_read_lock('dead'), redis_read_unlock('dead')");

@@ -11,6 +11,9 @@
 
 -- needs: call
 
+-- So many others are looked at by each reader that leaves.
+local FEW = 100
+
 -- How long the longest timeout of a reader still lives, in ms.  Redisson has one for each
 -- hold of a reader.
 local function time_left(field, count, prefix)
@@ -31,14 +34,17 @@ local function release(lock, channel, timeout, owner, prefix)
   local own = call('PTTL', timeout)
   local ttl = call('PTTL', lock)
   local writes = call('HGET', lock, 'mode') == 'write'
-  local alone = call('HLEN', lock) <= 2
+  local others = call('HLEN', lock) - 2
   -- Redisson's writers sleep for the TTL of the lock, which is that of the reader who stays
-  -- longest.  If another reader stays longer than us, the TTL is right.  Otherwise it may
-  -- stay as it is if some reader stays half as long: should all of them crash, the TTL is
-  -- too long by the other half.  To find the very longest we would have to look at all
-  -- readers, and when many of them leave, each would look at each.
+  -- longest; Redisson looks at all readers for that.  The TTL may stay as it is if some
+  -- reader stays half as long: should all of them crash, the TTL is too long by the other
+  -- half.  To find the very longest we would have to look at all readers, and when many of
+  -- them leave, each would look at each.  So beside many others only who stays longest
+  -- looks.  Then the TTL may be that of a reader who has left, if the one that was found
+  -- leaves, too.
+  local looks = not writes and others > 0 and (others <= FEW or own + 2 >= ttl)
   local longest = 0
-  if not writes and not alone and own + 2 >= ttl then
+  if looks then
     local fields = call('HKEYS', lock)
     for i = #fields, 1, -1 do
       local field = fields[i]
@@ -56,14 +62,10 @@ local function release(lock, channel, timeout, owner, prefix)
   end
   -- The owner's field goes last: as long as it is there, the release is repeated.
   call('DEL', timeout)
-  if writes or (not alone and own + 2 < ttl) then
-    call('HDEL', lock, owner)
-    return 0
+  if longest > 0 and 2 * longest < ttl then
+    call('PEXPIRE', lock, longest)
   end
-  if longest > 0 then
-    if 2 * longest < ttl then
-      call('PEXPIRE', lock, longest)
-    end
+  if writes or longest > 0 or (others > 0 and not looks) then
     call('HDEL', lock, owner)
     return 0
   end
