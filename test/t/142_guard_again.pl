@@ -7,8 +7,8 @@
 
 use LockRedis::Test qw(:DEFAULT run);
 
-my ($node, $redis, $proxy, $one, $two) = LockRedis::Node->create_behind_proxy(
-	'main', sessions => 2,
+my ($node, $redis, $proxy, $one) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 1,
 	settings => {
 		max_prepared_transactions => 1,
 		'lockredis.lease' => '10min',
@@ -17,7 +17,6 @@ my ($node, $redis, $proxy, $one, $two) = LockRedis::Node->create_behind_proxy(
 	});
 
 run($one, 'CREATE TABLE t (a int)');
-run($two, "SELECT redis_is_locked('connected')");
 
 # Nothing was committed, and it was counted.
 sub refused_once
@@ -47,8 +46,8 @@ sub delay
 		times => $times // 1);
 }
 
-# Scenario, COMMIT of one (more of them are the simulator's: its mutants guard_* and
-# look_1_guard_once):
+# Scenario, COMMIT of one (more of them, by force, of a renewed lease and PREPARE TRANSACTION, are the
+# simulator's: its mutants guard_*, look_1_guard_once and sql_prepare_unguarded):
 #
 # one    has "fast" for a lease, enough of which is left, and "slow"
 # guard  fast: fine.  slow: is to be verified, asks
@@ -69,52 +68,6 @@ subtest 'COMMIT while the lease of another one ends' => sub {
 		'refused');
 	is($proxy->acted($id), 1, 'slow was asked for');
 	refused_once($before, 'COMMIT');
-};
-
-# By force, while the answer is under way: the loss comes between the look at
-# that hold and the end of the guard.
-subtest 'PREPARE while another one is taken by force' => sub {
-	my $before = before();
-	run($one, ($slow_and =~ s/LOCK/redis_lock/gr) . "('forced')");
-	my $id = $proxy->rule(on => 'reply', match => 'slow', action => 'hold');
-	$one->start("PREPARE TRANSACTION 'p'");
-	$proxy->wait_for_rule($id);
-	is($two->value("SELECT redis_force_unlock('forced')"), 't', 'by force');
-	$proxy->release;
-	$one->wait->fails('55000',
-		qr/could not commit because the lock "forced" was lost.*by force.*Call redis_unlock/s, 'refused');
-	refused_once($before, 'PREPARE');
-	$one->query('ROLLBACK; SELECT redis_unlock_all()');
-};
-
-# The default guard: little is left of a long lease, so it is renewed; that takes
-# longer than what is left of a short one, which was fine.
-subtest 'a short lease beside one that is renewed' => sub {
-	my $long = limit(4);
-	my $margin = $long / 10 < 1 ? $long / 10 : 1;
-	my ($left, $delay, $short) = map { $_ * $margin } 0.9, 0.5, 0.3;
-	my ($before, $result);
-
-	poll_until(
-		'an answer before the short lease has ended',
-		sub {
-			$proxy->clear;
-			$before = before();
-			run($one,
-				"SET lockredis.commit_guard = 'lease'; ROLLBACK; BEGIN;
-				 SELECT redis_xact_lock('long', '$long s'); INSERT INTO t VALUES (1)");
-			delay('long', $delay);
-			$result = $one->query(
-				"SELECT pg_sleep(extract(epoch FROM expires_in) - $left)
-				   FROM redis_locks WHERE key = 'long';
-				 SELECT redis_xact_lock('short', '$short s'); COMMIT");
-			return $result->{raw} !~ /after the lease had ended/;
-		});
-	$result->fails('40001', qr/could not commit because the lock "(?:short|long)" was lost/,
-		'refused');
-	refused_once($before, 'COMMIT');
-	run($one, 'ROLLBACK');
-	$proxy->clear;
 };
 
 # Each answer takes nearly as long as the lease: never enough is left, however

@@ -30,27 +30,26 @@ $one->query_is("SELECT redis_permit_init('k', 2)", 't');
 $one->query_is("SELECT redis_permit_lock('k'), redis_permit_unlock('k')", '|t');
 
 # It is carried out, or not yet when its caller goes; then all of it arrives.
-foreach my $request ("redis_permit_lock('k')", "redis_permit_acquire('k', '1h')",
-	"redis_try_permit_acquire('k', '1h', '1h')")
+foreach my $case (
+	[ "redis_permit_lock('k')", request => 'cancel' ],
+	[ "redis_permit_acquire('k', '1h')", reply => 'cancel' ],
+	[ "redis_try_permit_acquire('k', '1h', '1h')", reply => 'terminate' ])
 {
-	foreach my $how ([ request => 'cancel' ], [ reply => 'cancel' ], [ reply => 'terminate' ])
-	{
-		my ($on, $end) = @$how;
-		my $name = "$request, its $on is late, $end";
-		my $session = $node->session;
-		my $orphans = $node->lock_stat('orphans');
-		my $rule = $proxy->rule(on => $on, match => '{k}:timeout', action => 'hold');
+	my ($request, $on, $end) = @$case;
+	my $name = "$request, its $on is late, $end";
+	my $session = $node->session;
+	my $orphans = $node->lock_stat('orphans');
+	my $rule = $proxy->rule(on => $on, match => '{k}:timeout', action => 'hold');
 
-		$session->start("SELECT $request");
-		$proxy->wait_for_rule($rule);
-		$session->$end;
-		ok(defined $session->wait(60)->error, "$name: it ends");
-		poll_until("$name: the orphan", sub { $node->lock_stat('orphans') > $orphans });
-		$proxy->release;
-		$proxy->clear;
-		all_are_back($name);
-		$session->quit if $end eq 'cancel';
-	}
+	$session->start("SELECT $request");
+	$proxy->wait_for_rule($rule);
+	$session->$end;
+	ok(defined $session->wait(60)->error, "$name: it ends");
+	poll_until("$name: the orphan", sub { $node->lock_stat('orphans') > $orphans });
+	$proxy->release;
+	$proxy->clear;
+	all_are_back($name);
+	$session->quit if $end eq 'cancel';
 }
 
 # A release whose reply is late counts once.

@@ -84,62 +84,45 @@ sub waits_on
 
 #
 #    W: is told, and waits for the lock, which N keeps
-#    W: is cancelled, ..., terminated
+#    W: is cancelled (terminated, or at a limit: the simulator's mutants condition_told_kept and
+#       condition_passed_as_acted)
 #    X: is told instead
 #
-foreach my $how ('lock_timeout', 'cancel', 'terminate')
 {
-	my $key = "c $how";
 	my $waiter = patient($near);
 
-	$waiter->query("SET lock_timeout = '@{[ limit(2) ]}s'") if $how eq 'lock_timeout';
-	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
-	$notifier->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key')", '|1',
-		"$how: one is told");
-	# Whoever ends by himself may have done so before anybody looks.
-	if ($how ne 'lock_timeout')
-	{
-		$near->wait_for_waiters($key, 1);
-		poll_until('it waits for the lock', sub {
-			$near->count_locks("key = '$key' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
-		waits_on($next, $key, "$how: not the other");
-	}
-	$waiter->cancel if $how eq 'cancel';
-	$waiter->terminate if $how eq 'terminate';
-	$waiter->wait($soon)->fails($how eq 'cancel' ? '57014' : '55P03', qr/cancel/, $how)
-	  if $how ne 'terminate';
-	poll_until('the other one is told', sub { waiting($key) == 0 });
-	$notifier->query_is("SELECT redis_unlock('$key')", 't');
-	has_it($next, $key, "$how: the other one instead");
-	$waiter->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/given back/, 'lost')
-	  if $how ne 'terminate';
-	$waiter->quit if $how ne 'terminate';
+	$_->query("SELECT redis_lock('c')"), await($_, 'c') foreach $waiter, $next;
+	$notifier->query_is("SELECT redis_lock('c'), redis_condition_notify('c')", '|1', 'one is told');
+	$near->wait_for_waiters('c', 1);
+	poll_until('it waits for the lock', sub {
+		$near->count_locks("key = 'c' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
+	waits_on($next, 'c', 'not the other');
+	$waiter->cancel;
+	$waiter->wait($soon)->fails('57014', qr/cancel/, 'the one who was told is cancelled');
+	poll_until('the other one is told', sub { waiting('c') == 0 });
+	$notifier->query_is("SELECT redis_unlock('c')", 't');
+	has_it($next, 'c', 'the other one instead');
+	$waiter->query_warns("SELECT redis_unlock('c')", 'f', '01000', qr/given back/, 'lost');
+	$waiter->quit;
 }
 
 # The same while it sleeps: nobody is told in vain.
-foreach my $how ('statement_timeout', 'cancel', 'terminate')
 {
-	my $key = "d $how";
 	my $waiter = patient($near);
 
-	$waiter->query("SET statement_timeout = '@{[ limit(5) ]}s'") if $how eq 'statement_timeout';
-	$_->query("SELECT redis_lock('$key')"), await($_, $key) foreach $waiter, $next;
-	$waiter->cancel if $how eq 'cancel';
-	$waiter->terminate if $how eq 'terminate';
-	$waiter->wait($soon)->fails('57014', qr/cancel/, $how) if $how ne 'terminate';
-	poll_until("$how: it leaves", sub { waiting($key) == 1 });
-	if ($how ne 'terminate')
-	{
-		$waiter->query_fails("RESET statement_timeout; SELECT redis_lock('$key')", '55000',
-			qr/has not been taken again.*redis_unlock/s, "$how: the lock is lost");
-		$waiter->query_fails("BEGIN; CREATE TABLE t (); COMMIT", '55000', qr/could not commit/,
-			"$how: nothing is committed without it");
-		$waiter->query("ROLLBACK");
-		$waiter->query_warns("SELECT redis_unlock('$key')", 'f', '01000', qr/lost/);
-		$waiter->quit;
-	}
-	notify($key, 1, "$how: the one who is there");
-	has_it($next, $key, $how);
+	$_->query("SELECT redis_lock('d')"), await($_, 'd') foreach $waiter, $next;
+	$waiter->cancel;
+	$waiter->wait($soon)->fails('57014', qr/cancel/, 'cancelled while it sleeps');
+	poll_until('it leaves', sub { waiting('d') == 1 });
+	$waiter->query_fails("SELECT redis_lock('d')", '55000',
+		qr/has not been taken again.*redis_unlock/s, 'the lock is lost');
+	$waiter->query_fails("BEGIN; CREATE TABLE t (); COMMIT", '55000', qr/could not commit/,
+		'nothing is committed without it');
+	$waiter->query("ROLLBACK");
+	$waiter->query_warns("SELECT redis_unlock('d')", 'f', '01000', qr/lost/);
+	$waiter->quit;
+	notify('d', 1, 'the one who is there');
+	has_it($next, 'd', 'has it');
 }
 
 #
