@@ -87,10 +87,10 @@ report_wrong_number(const LrName *name, const StoreOp *op)
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("key \"%s\" does not hold a %s", shown(name),
 					lr_kind(op->lock_kind)->name),
-			 op->value == STORE_VALUE_TOKEN ?
+			 op->answer.value == STORE_VALUE_TOKEN ?
 			 errdetail("It holds a string that is no number.") :
 			 errdetail("It holds a value of type %s.",
-					   lr_name_to_show(op->type_name, strlen(op->type_name))),
+					   lr_name_to_show(op->answer.type_name, strlen(op->answer.type_name))),
 			 errhint("Use another key.")));
 }
 
@@ -109,13 +109,13 @@ report_wrong_type(const LrName *name, const StoreOp *op)
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 			 errmsg("key \"%s\" does not hold a %s lock", shown(name),
 					lr_kind(op->lock_kind)->name),
-			 op->value != STORE_VALUE_TOKEN ?
+			 op->answer.value != STORE_VALUE_TOKEN ?
 			 errdetail("It holds a value of type %s.",
-					   lr_name_to_show(op->type_name, strlen(op->type_name))) :
-			 op->ttl_ms == STORE_NO_TTL ?
+					   lr_name_to_show(op->answer.type_name, strlen(op->answer.type_name))) :
+			 op->answer.ttl_ms == STORE_NO_TTL ?
 			 errdetail("It holds a string that never expires, as a token lock without a time limit does.") :
 			 errdetail("It holds a string, as a token lock does."),
-			 op->value == STORE_VALUE_TOKEN && op->ttl_ms == STORE_NO_TTL ?
+			 op->answer.value == STORE_VALUE_TOKEN && op->answer.ttl_ms == STORE_NO_TTL ?
 			 errhint("Give the lock of the other client a time limit, or use another key.") :
 			 errhint("Use another key.")));
 }

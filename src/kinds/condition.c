@@ -69,7 +69,7 @@ const LockKind condition_kind = {
 			.keys = {NAME_LOCK, NAME_CONDITION_CHANNEL, NAME_WAITING,
 			NAME_ALIVE, NAME_TOLD},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
-			.each = {ARG_OWNER, ARG_COUNT},
+			.each = {ARG_OWNER, ARG_AMOUNT},
 			.group = 1,
 			.reply = REPLY_NOTIFIED,
 		},

@@ -67,10 +67,9 @@ typedef enum KindArg
 {
 	ARG_END = 0,
 	ARG_OWNER,
-	ARG_OWNER_TEXT,
+	ARG_TEXT,					/* a token, or the whole owner as inspected */
 	ARG_LEASE,
 	ARG_KEEP,					/* how long the key stays locked; usually 0 */
-	ARG_COUNT,					/* how many to notify at most */
 	ARG_NOT_AFTER,
 	ARG_FLOOR,
 	ARG_WRITE,					/* unusual: write even if that changes nothing,
@@ -89,8 +88,7 @@ typedef enum KindArg
 	ARG_PREFIX,					/* prefix of the names of readers' timeouts */
 	ARG_READ_WRITE_CHANNEL,
 	ARG_CHANGE,					/* how to change the number at a name, */
-	ARG_AMOUNT,					/* and by which amount */
-	ARG_TOKEN,
+	ARG_AMOUNT,					/* and by which amount; or how many */
 	ARG_DIGEST,					/* StoreOp.id as 40 hexadecimal digits */
 	ARG_PERMIT,					/* id of the permit, 16 bytes */
 	ARG_PERMITS_CHANNEL,
@@ -376,7 +374,7 @@ lr_leaves_something(KindId kind)
 		.script = LUA_REENTRANT_FORCE, \
 		.keys = {NAME_LOCK}, \
 		.once = {ARG_PUBLISH, ARG_RELEASED}, \
-		.each = {ARG_OWNER_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
+		.each = {ARG_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
 				 ARG_PERMITS_CHANNEL, ARG_CHANNEL}, \
 		.group = 1, \
 		.reply = REPLY_TOLD, \

@@ -37,7 +37,7 @@ const LockKind token_kind = {
 		[STORE_CREATE] = {
 			.script = LUA_TOKEN_CREATE,
 			.keys = {NAME_LOCK},
-			.each = {ARG_LEASE, ARG_TOKEN, ARG_NOT_AFTER},
+			.each = {ARG_LEASE, ARG_TEXT, ARG_NOT_AFTER},
 			.group = 1,
 			.reply = REPLY_CREATED,
 		},

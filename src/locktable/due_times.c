@@ -167,7 +167,7 @@ lt_claim_of(const StoreOp *op, LrIndex key)
 {
 	LrClaim		claim = {.owner = op->owner,.place = lr_place,.store = op->store};
 
-	claim.topology = op->topology != 0 ? op->topology : lt_epoch_of(key);
+	claim.topology = op->sent.topology != 0 ? op->sent.topology : lt_epoch_of(key);
 	return claim;
 }
 

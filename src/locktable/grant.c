@@ -54,11 +54,11 @@ grant_is_stale(LrIndex hold, const StoreOp *op)
 {
 	LrLease    *lease = &lt_leases[hold];
 
-	if (op->topology == 0)
+	if (op->sent.topology == 0)
 		return false;
 	pg_atomic_write_u64(&lease->owner, op->owner);
 	pg_memory_barrier();
-	if (!lt_is_past(lt_holds[hold].key, op->topology))
+	if (!lt_is_past(lt_holds[hold].key, op->sent.topology))
 		return false;
 	pg_atomic_write_u64(&lease->owner, 0);
 	return true;
@@ -85,8 +85,8 @@ grant_was_forced(const LrHold *h, const StoreOp *op)
 	const LrForced *forced = &lt_table->forced[lt_keys[h->key].hash % LT_FORCED];
 
 	return !lr_kind(h->kind)->passing &&
-		(op->sent_at <= forced->all_until ||
-		 (op->owner == forced->owner && op->sent_at <= forced->until));
+		(op->sent.at <= forced->all_until ||
+		 (op->owner == forced->owner && op->sent.at <= forced->until));
 }
 
 /*
@@ -186,7 +186,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	int64		now = lr_now();
-	int64		deadline = lr_lease_deadline(op->sent_at, terms->lease_ms);
+	int64		deadline = lr_lease_deadline(op->sent.at, terms->lease_ms);
 
 	if (deadline <= now)
 		return GRANT_TOO_LATE;
@@ -197,7 +197,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 		return GRANT_CONFLICT;
 	if (lr_kind(h->kind)->ownerless)
 	{
-		if (lt_is_past(h->key, op->topology))
+		if (lt_is_past(h->key, op->sent.topology))
 			return GRANT_STALE;
 		grant_ownerless(hold, wakes);
 		return GRANTED;
@@ -216,7 +216,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->state = HOLD_HELD;
 	h->as.held.here_from = lt_here_since(op->store, now);
-	h->given.fence = op->fence;
+	h->given.fence = op->answer.fence;
 	h->given.fence_store = op->store;
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
@@ -271,7 +271,7 @@ lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	*hold = lt_make_unqueued(name, terms);
-	result = grant_locked(*hold, op, op->sent_at, terms, acquired_at, &wakes);
+	result = grant_locked(*hold, op, op->sent.at, terms, acquired_at, &wakes);
 	if (result != GRANTED)
 	{
 		lt_first_trace(&lt_holds[*hold], lt_claim_of(op, lt_holds[*hold].key));
@@ -318,9 +318,9 @@ lt_note_nodes(LrIndex hold, const StoreOp *op)
 	if (lock == NULL)
 		return;
 	if (h->state != HOLD_ORPHAN || h->nodes != 0)
-		h->nodes |= op->nodes;
-	if (op->without != 0 && h->state == HOLD_HELD)
-		grant_repair(hold, op->without, &wakes);
+		h->nodes |= op->sent.nodes;
+	if (op->sent.without != 0 && h->state == HOLD_HELD)
+		grant_repair(hold, op->sent.without, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

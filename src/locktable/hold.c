@@ -226,14 +226,14 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 
-	h->given.fence = mint->fence;
+	h->given.fence = mint->answer.fence;
 	h->given.fence_store = mint->store;
 	if (h->state == HOLD_HELD)
 	{
 		LrReserve  *reserve = &h->as.held.reserve;
 
-		reserve->used = mint->fence;
-		reserve->left = store_last_token(mint->fence, mint->amount) - mint->fence;
+		reserve->used = mint->answer.fence;
+		reserve->left = store_last_token(mint->answer.fence, mint->amount) - mint->answer.fence;
 		reserve->moves = mint->moves;
 	}
 	LWLockRelease(lock);
@@ -341,7 +341,7 @@ lt_end_release(LrIndex hold, const StoreOp *op)
 	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
-	int			receivers = op->outcome == STORE_OK ? op->receivers : 0;
+	int			receivers = op->outcome == STORE_OK ? op->answer.count : 0;
 	int64		pause = lt_pause_after(op->store, receivers);
 	uint32		left;
 
@@ -350,8 +350,8 @@ lt_end_release(LrIndex hold, const StoreOp *op)
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
 	hold_note_stay(hold, h->as.held.here_from);
-	left = h->nodes & op->nodes;
-	if (left == 0 && !lt_is_past(h->key, op->topology))
+	left = h->nodes & op->sent.nodes;
+	if (left == 0 && !lt_is_past(h->key, op->sent.topology))
 		lt_forget_trace(h, op->store);
 	if (h->traces != 0)
 	{
@@ -441,7 +441,7 @@ lt_end_aside(LrIndex hold, const StoreOp *op)
 		lt_key_of(hold)->handoffs = 0;
 		hold_note_stay(hold, h->as.held.here_from);
 		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
-			!lt_is_past(h->key, op->topology))
+			!lt_is_past(h->key, op->sent.topology))
 			lt_forget_trace(h, op->store);
 		lt_lose_set_aside(hold, &wakes);
 	}
@@ -522,7 +522,7 @@ lt_end_sent(const StoreOp *op)
 {
 	LrIndex		hold = op->hold;
 	LrHold	   *h = &lt_holds[hold];
-	int64		pause = lt_pause_after(op->store, op->receivers);
+	int64		pause = lt_pause_after(op->store, op->answer.count);
 	LWLock	   *lock = lt_lock_owned(hold, op->owner);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		released = op->outcome == STORE_OK;
@@ -531,11 +531,11 @@ lt_end_sent(const StoreOp *op)
 	if (lock == NULL)
 		return false;
 	Assert(h->state == HOLD_ORPHAN && h->as.orphan.sent.pid == MyProcPid);
-	if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->topology))
+	if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
 	{
 		if (released)
 		{
-			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, op->receivers, pause);
+			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, op->answer.count, pause);
 			notified = lt_key_of(hold)->notified_elsewhere;
 		}
 		else

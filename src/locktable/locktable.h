@@ -240,7 +240,7 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 
 /*
  * For kinds with "placed": when the store was asked, nobody elsewhere waited for the lock
- * (StoreOp.clear).  If this session is "unplaced", a session here has the lock.
+ * (StoreAnswer.clear).  If this session is "unplaced", a session here has the lock.
  */
 extern void lt_note_clear(LrIndex hold, const StoreOp *create);
 
@@ -406,7 +406,7 @@ extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
 /*
  * With several masters, a create or a renewal was answered: note which of them may have
- * the lock, and which may not (StoreOp.nodes and without).
+ * the lock, and which may not (StoreSent.nodes and without).
  */
 extern void lt_note_nodes(LrIndex hold, const StoreOp *op);
 
@@ -460,7 +460,7 @@ extern bool lt_let_stay(LrIndex hold);
 
 /*
  * The store has answered the release.  If some of several masters have not confirmed it
- * (StoreOp.nodes), the watchdog releases what they may have.
+ * (StoreSent.nodes), the watchdog releases what they may have.
  */
 extern void lt_end_release(LrIndex hold, const StoreOp *release);
 

@@ -258,7 +258,7 @@ typedef struct LrAsked
 	uint64		disowned;		/* the owner that lt_disown() has left to the watchdog
 								 * since the last request; 0 = none */
 	uint64		named;			/* owner of a lock here that its last request named
-								 * (StoreOp.here); 0 = none */
+								 * (StoreArgs.here); 0 = none */
 	int64		until;			/* its request ends by then */
 	bool		trying;			/* it asks the store */
 } LrAsked;
@@ -562,13 +562,14 @@ extern void lt_free_hold(LrIndex hold);
 static inline const char *
 lt_taken_by(const StoreOp *op)
 {
-	return op->outcome == STORE_WRONG_TYPE ? op->type_name : op->holder;
+	return op->outcome == STORE_WRONG_TYPE ? op->answer.type_name : op->answer.holder;
 }
 
 static inline LostReason
 lt_reason_of(const StoreOp *op)
 {
-	return op->outcome == STORE_WRONG_TYPE || op->holder[0] != '\0' ? LOST_TAKEN : LOST_DELETED;
+	return op->outcome == STORE_WRONG_TYPE || op->answer.holder[0] != '\0' ?
+		LOST_TAKEN : LOST_DELETED;
 }
 
 /* lose.c; partition lock held. */

@@ -497,7 +497,7 @@ lose_mark_forced(const LrKey *key, bool one, uint64 owner)
 static bool
 lose_forced(LrIndex key, const StoreOp *op, bool one, WakeList *wakes)
 {
-	bool		sure = one && !lt_is_past(key, op->topology);
+	bool		sure = one && !lt_is_past(key, op->sent.topology);
 	LrIndex		next;
 
 	for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = next)

@@ -115,8 +115,8 @@ lt_leave_owed(LrIndex hold, const StoreOp *op)
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->expiry.ends_at = lr_now() + OWED_REPEATED;
 	lt_make_orphan(hold, &wakes);
-	h->as.orphan.count.first_at = op->sent_at;
-	h->as.orphan.count.sent = op->sent_at != 0;
+	h->as.orphan.count.first_at = op->sent.at;
+	h->as.orphan.count.sent = op->sent.at != 0;
 	lt_unlock(lock, &wakes);
 }
 

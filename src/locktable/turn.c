@@ -237,7 +237,7 @@ static void
 turn_note_create(LrHold *h, const StoreOp *op)
 {
 	lt_first_trace(h, lt_claim_of(op, h->key));
-	h->not_after[op->store] = op->outcome == STORE_UNKNOWN ? op->not_after : 0;
+	h->not_after[op->store] = op->outcome == STORE_UNKNOWN ? op->sent.not_after : 0;
 }
 
 /*
@@ -377,9 +377,9 @@ lt_note_clear(LrIndex hold, const StoreOp *op)
 	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key = lt_key_of(hold);
 
-	if (!lt_is_past(lt_holds[hold].key, op->topology))
-		key->clear_at = Max(key->clear_at, op->sent_at);
-	if (op->unplaced)
+	if (!lt_is_past(lt_holds[hold].key, op->sent.topology))
+		key->clear_at = Max(key->clear_at, op->sent.at);
+	if (op->answer.unplaced)
 	{
 		lt_tell_as(LrMyProcNumber, 0);
 		w->asked.claim.owner = 0;

@@ -83,7 +83,7 @@ extern int	lt_row_count(void);
 
 /* ---- results of what was collected from a store ---- */
 
-/* "watch_ms": StoreOp.watch_ms.  False: the lease is not longer for it. */
+/* "watch_ms": StoreAnswer.ttl_ms.  False: the lease is not longer for it. */
 extern bool lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);

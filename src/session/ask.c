@@ -331,14 +331,14 @@ ask_shows_lock(const StoreOp *op)
 	if (op->kind == STORE_CREATE)
 		return lr_is_lock(op->lock_kind) &&
 			(op->outcome == STORE_BUSY ||
-			 (op->outcome == STORE_WRONG_TYPE && op->ttl_ms != STORE_NO_TTL));
+			 (op->outcome == STORE_WRONG_TYPE && op->answer.ttl_ms != STORE_NO_TTL));
 	if (op->kind != STORE_INSPECT || op->outcome != STORE_OK)
 		return false;
-	if (op->value == STORE_VALUE_LOCK)
-		return strcmp(op->type_name, "hash") == 0 &&
-			(op->digest[0] != '\0' || strncmp(op->holder, uuid, strlen(uuid)) != 0);
-	return (op->value == STORE_VALUE_TOKEN || op->value == STORE_VALUE_OTHER) &&
-		op->ttl_ms != STORE_NO_TTL;
+	if (op->answer.value == STORE_VALUE_LOCK)
+		return strcmp(op->answer.type_name, "hash") == 0 &&
+			(op->answer.digest[0] != '\0' || strncmp(op->answer.holder, uuid, strlen(uuid)) != 0);
+	return (op->answer.value == STORE_VALUE_TOKEN || op->answer.value == STORE_VALUE_OTHER) &&
+		op->answer.ttl_ms != STORE_NO_TTL;
 }
 
 /*
@@ -350,7 +350,7 @@ static void
 ask_note_lease(const StoreOp *op)
 {
 	if (!lr_store_can(op->store, STORE_SERVER_ONLY) && ask_shows_lock(op))
-		silence_saw_ttl(lr_name_hash(op->name, op->name_len), op->ttl_ms);
+		silence_saw_ttl(lr_name_hash(op->name, op->name_len), op->answer.ttl_ms);
 }
 
 /*
@@ -401,7 +401,7 @@ ask_stores(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgress pr
 	for (int i = 0; i < nops; i++)
 	{
 		ops[i].outcome = STORE_DOWN;
-		ops[i].sent_at = 0;
+		ops[i].sent.at = 0;
 	}
 	for (int i = 0; i < nops; i += n)
 	{
@@ -466,7 +466,7 @@ ask_run(StoreOp *op)
 void
 ask_distrust(StoreOp *op)
 {
-	if (op->topology == 0 || op->topology == cluster_epoch_of(op->name, op->name_len) ||
+	if (op->sent.topology == 0 || op->sent.topology == cluster_epoch_of(op->name, op->name_len) ||
 		ask_has_failed(op))
 		return;
 	op->outcome = STORE_UNKNOWN;
@@ -483,7 +483,7 @@ ask_forget(const StoreOp *op)
 {
 	bool		noted = op->kind == STORE_TALLY || lr_leaves_something(op->lock_kind);
 
-	if (lr_store(op->store)->forget != NULL && noted && !op->resent)
+	if (lr_store(op->store)->forget != NULL && noted && !op->sent.again)
 		lr_store(op->store)->forget(store_handle[op->store], op);
 }
 

@@ -174,13 +174,13 @@ monitor_end_notification(const LrName *name)
 		return;
 	}
 	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
-	op.acted = true;
+	op.args.acted = true;
 	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL);
 	monitor.notification = LR_NONE;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
 		lt_end_release(notification, &op);
 	else
-		lt_orphan(notification, op.sent_at);
+		lt_orphan(notification, op.sent.at);
 }
 
 /* Pass on what a failed wait still holds; to call this twice does no harm. */
@@ -257,12 +257,12 @@ session_condition_notify(const LrName *name, KindId kind, const uint8 *id, int m
 	ask_prepare_held(&op, STORE_NOTIFY, &key, &view);
 	op.lock_kind = kind;
 	memcpy(op.id, id, STORE_ID_LEN);
-	op.count = most;
+	op.amount = most;
 	if (ask_held(entry->hold, &op))
 		session_look_held(name, entry->hold, &view);
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	if (!lr_store_can(op.store, STORE_HAS_PUSH))
 		lt_wake_passing(name);
-	return op.receivers;
+	return op.answer.count;
 }

@@ -146,7 +146,7 @@ guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
 	if (ask_settle(hold, op))
 		return;
 	if (op->outcome == STORE_OK)
-		lt_raise_deadline(hold, lr_lease_deadline(op->sent_at, op->lease_ms),
+		lt_raise_deadline(hold, lr_lease_deadline(op->sent.at, op->lease_ms),
 						  op->moves);
 	else
 	{

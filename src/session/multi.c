@@ -115,7 +115,7 @@ once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
 		op->owner = lr_new_owner();
 		op->lease_ms = request->terms.lease_ms;
 		op->min_replicas = request->terms.min_replicas;
-		op->together = n;
+		op->args.together = n;
 	}
 	held_reserve_all(names, n, request->terms.kind);
 	once.n = n;
@@ -153,7 +153,7 @@ static int
 once_find_obstacle(void)
 {
 	for (int i = 0; i < once.n; i++)
-		if (once.ops[i].value != STORE_VALUE_NONE)
+		if (once.ops[i].answer.value != STORE_VALUE_NONE)
 			return i;
 	return 0;
 }
@@ -192,7 +192,7 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		if (op->nodes != 0)
+		if (op->sent.nodes != 0)
 			lt_note_nodes(hold, op);
 		entry = held_complete(once.names[i], hold, terms->guard);
 		track_acquired(entry, terms->scope);
@@ -488,7 +488,7 @@ multi_begin_leases(const Multi *m)
 		HeldEntry  *entry = held_find(m->fresh[i], m->request.terms.kind);
 
 		if (!ask_settle(entry->hold, &ops[i]) && ops[i].outcome == STORE_OK)
-			lt_raise_deadline(entry->hold, lr_lease_deadline(ops[i].sent_at, lease_ms),
+			lt_raise_deadline(entry->hold, lr_lease_deadline(ops[i].sent.at, lease_ms),
 							  ops[i].moves);
 		multi_set_renewed(m, entry, false);
 	}

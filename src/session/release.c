@@ -275,7 +275,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	view->state = HOLD_LOST;
 	losses_note(&view->lost,
 				lr_store_can(op->store, STORE_HAS_PLACE) && view->place != lr_place ?
-				LOST_MOVED : op->holder[0] ? LOST_TAKEN : LOST_DELETED, op->holder);
+				LOST_MOVED : op->answer.holder[0] ? LOST_TAKEN : LOST_DELETED, op->answer.holder);
 	track_unlocked_loss(&item->key, view, item->taken_in);
 	losses_add(MyProcPid, op->name, op->name_len, view->scope, &view->lost);
 
@@ -308,7 +308,7 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 		default:
 			tally->unanswered++;
 			tally->failure = op->outcome;
-			lt_orphan(op->hold, op->sent_at);
+			lt_orphan(op->hold, op->sent.at);
 	}
 }
 

@@ -190,7 +190,7 @@ session_lengthen(const HeldEntry *entry, HoldView *view, int64 ttl_ms, int64 lea
 		for (int i = 0; i < SCOPE_COUNT; i++)
 			if (view->scope[i].count > 0)
 				(void) lt_set_scope(entry->hold, i, &view->scope[i],
-									lr_lease_deadline(op.sent_at, lease_ms), op.moves);
+									lr_lease_deadline(op.sent.at, lease_ms), op.moves);
 		held_note_lease(entry);
 		lt_look(entry->hold, view);
 	} while (view->state == HOLD_HELD && view->moves != op.moves);
@@ -428,7 +428,7 @@ session_mint(const LrName *name, LrIndex hold, const AcquireRequest *request, in
 
 	session_look_held(name, hold, &view);
 	ask_prepare_held(&op, STORE_MINT, &key, &view);
-	op.floor = floor;
+	op.args.floor = floor;
 	op.min_replicas = ask_min_replicas(&view);
 	if (ask_held(hold, &op))
 		session_look_held(name, hold, &view);
@@ -436,7 +436,7 @@ session_mint(const LrName *name, LrIndex hold, const AcquireRequest *request, in
 	if (op.outcome != STORE_OK)
 		ask_report_failure(ERROR, op.outcome);
 	lt_set_fence(hold, &op);
-	return op.fence;
+	return op.answer.fence;
 }
 
 void
@@ -465,19 +465,19 @@ session_force(const LrName *name, KindId kind)
 	bool		several;
 
 	session_inspect(name, kind, &seen);
-	several = seen.digest[0] != '\0' || seen.holder[0] == '\0';
-	if (seen.value == STORE_VALUE_NONE)
+	several = seen.answer.digest[0] != '\0' || seen.answer.holder[0] == '\0';
+	if (seen.answer.value == STORE_VALUE_NONE)
 		return false;
-	if (seen.value == STORE_VALUE_OTHER)
+	if (seen.answer.value == STORE_VALUE_OTHER)
 		report_wrong_type(name, &seen);
 
 	ask_prepare(&op, STORE_FORCE, &key, seen.store);
-	op.owner_text = several ? seen.digest : seen.holder;
-	op.owner_text_len = strlen(op.owner_text);
+	op.text = store_owners(&seen.answer);
+	op.text_len = strlen(op.text);
 	ask_run(&op);
 	if (op.outcome == STORE_WRONG_TYPE ||
-		(op.outcome == STORE_GONE && seen.value == STORE_VALUE_TOKEN &&
-		 seen.digest[0] == '\0'))
+		(op.outcome == STORE_GONE && seen.answer.value == STORE_VALUE_TOKEN &&
+		 seen.answer.digest[0] == '\0'))
 		report_wrong_type(name, &seen); /* too long for a token */
 	if (op.outcome == STORE_GONE)
 		return false;
@@ -488,8 +488,8 @@ session_force(const LrName *name, KindId kind)
 	 * A token belongs to no session: a session that holds the key now has acquired it
 	 * since.
 	 */
-	if (seen.value != STORE_VALUE_TOKEN)
-		lt_lose_forced(name, several ? NULL : seen.holder, &op);
+	if (seen.answer.value != STORE_VALUE_TOKEN)
+		lt_lose_forced(name, several ? NULL : seen.answer.holder, &op);
 	lt_wake_waiter(0, name->data, name->len);
 	return true;
 }

@@ -45,13 +45,13 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE)
+	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE)
 		return;
 	view->lost.reason = LOST_TAKEN;
-	if (seen.value == STORE_VALUE_LOCK)
-		strlcpy(view->lost.taken_by, seen.holder, LR_OWNER_MAX);
+	if (seen.answer.value == STORE_VALUE_LOCK)
+		strlcpy(view->lost.taken_by, seen.answer.holder, LR_OWNER_MAX);
 	else
-		snprintf(view->lost.taken_by, LR_OWNER_MAX, "(%s)", seen.type_name);
+		snprintf(view->lost.taken_by, LR_OWNER_MAX, "(%s)", seen.answer.type_name);
 }
 
 /*

@@ -434,7 +434,7 @@ counts_is_open(const StoreOp *op)
 
 	return op->outcome == STORE_DOWN || op->outcome == STORE_UNKNOWN ||
 		op->outcome == STORE_PENDING || op->outcome == STORE_BLOCKED ||
-		(refused && op->resent);
+		(refused && op->sent.again);
 }
 
 /*
@@ -474,7 +474,7 @@ counts_note_first(StoreOp *op)
 {
 	if (counting.sent_at == 0)
 		return;
-	op->sent_at = counting.sent_at;
+	op->sent.at = counting.sent_at;
 	if (op->outcome != STORE_OK && op->outcome != STORE_WRONG_TYPE)
 		op->outcome = STORE_UNKNOWN;
 }
@@ -507,13 +507,13 @@ counts_ask(void)
 	ask_distrust(op);
 	if (!answered || op->outcome != STORE_UNKNOWN)
 		return;
-	counting.sent_at = op->sent_at;
+	counting.sent_at = op->sent.at;
 	ask_run(op);
 	ask_distrust(op);
 	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
 		return;
 	op->outcome = STORE_UNKNOWN;
-	op->sent_at = counting.sent_at;
+	op->sent.at = counting.sent_at;
 }
 
 bool
@@ -535,7 +535,7 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 	counting.active = false;
 
 	outcome = counting.op.outcome;
-	*left = counting.op.available;
+	*left = counting.op.answer.available;
 	if (!counts_settle(&counting.op))
 	{
 		ask_report_failure(WARNING, outcome);
@@ -826,7 +826,7 @@ session_number(const LrName *name, KindId kind, StoreOp *op)
 	for (int i = 0; i < 2; i++)
 	{
 		ask_prepare(op, wanted.kind, &key, current_store());
-		op->change = wanted.change;
+		op->args.change = wanted.args.change;
 		op->amount = wanted.amount;
 		op->lease_ms = wanted.lease_ms;
 		ask_run(op);
@@ -849,18 +849,18 @@ int64
 session_drain(const LrName *name, KindId kind)
 {
 	LockTerms	terms = {.kind = kind};
-	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_DRAIN};
+	StoreOp		op = {.kind = STORE_DEFINE,.args.change = CHANGE_DRAIN};
 	Untold	   *u = untold_make(name, &terms);
 
 	(void) session_number(name, kind, &op);
 
 	/* What is no integer cannot be returned, so the store has not taken it. */
-	if (u != NULL && op.available > 0 && op.available <= PG_INT32_MAX)
+	if (u != NULL && op.answer.available > 0 && op.answer.available <= PG_INT32_MAX)
 	{
-		u->terms.amount = op.available;
+		u->terms.amount = op.answer.available;
 		untold_begin(u, 0);
 	}
-	return op.available;
+	return op.answer.available;
 }
 
 /* Permits are released if the statement fails, as then no client has them. */

@@ -210,17 +210,17 @@ wait_note_announced(void)
 	const StoreOp *op = &acq.op;
 
 	if (acq.since_ms == 0)
-		acq.since_ms = op->store_ms;
-	if (op->wait_ms == 0)
+		acq.since_ms = op->answer.store_ms;
+	if (op->args.wait_ms == 0)
 	{
 		/* That request has ended the wait in the store. */
 		if (acq.last)
 			acq.owner = 0;
 		return;
 	}
-	if (op->clear)
+	if (op->answer.clear)
 		lt_note_clear(acq.hold, op);
-	acq.owner = op->unplaced ? 0 : op->owner;
+	acq.owner = op->answer.unplaced ? 0 : op->owner;
 }
 
 /*
@@ -284,7 +284,7 @@ wait_begin_giving_back(StoreOp *op)
 			wait_report_gone();
 	}
 	acq.gave_back = acq.giving_back = true;
-	op->gives_back = lt_owner(lock);
+	op->args.gives_back = lt_owner(lock);
 }
 
 /*
@@ -311,18 +311,18 @@ wait_send_create(StoreId store)
 	int64		until = lr_now() + lr_call_budget();
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
-	op->owner = wait_owner(store, until, &op->here);
-	op->wait_ms = acq.last && acq.gave_back ? 0 : wait_announcement(store);
-	op->since_ms = acq.since_ms;
-	op->beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
+	op->owner = wait_owner(store, until, &op->args.here);
+	op->args.wait_ms = acq.last && acq.gave_back ? 0 : wait_announcement(store);
+	op->args.since_ms = acq.since_ms;
+	op->args.beside = lr_kind(acq.key.kind)->shared ? lt_owner_beside(acq.hold) : 0;
 	op->lease_ms = request_ttl_ms(&acq.request->terms);
-	op->fenced = acq.request->fenced;
+	op->args.fenced = acq.request->fenced;
 	op->keep_ms = acq.request->terms.keep_until != 0 ? op->lease_ms : 0;
 	op->min_replicas = acq.request->terms.min_replicas;
 	op->amount = acq.request->terms.amount;
 	memcpy(op->id, acq.request->terms.id, STORE_ID_LEN);
-	op->token = acq.request->token;
-	op->token_len = acq.request->token_len;
+	op->text = acq.request->token;
+	op->text_len = acq.request->token_len;
 
 	/* If this raises an error, wait_abandon() cleans up. */
 	if (lr_kind(acq.key.kind)->passing)
@@ -356,8 +356,8 @@ wait_must_hold_off(StoreId store)
 		return false;
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
 	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
+	op->answer.value = STORE_VALUE_LOCK;
+	op->answer.ttl_ms = Min(left / LR_US_PER_MS + 1, HOLD_OFF_TTL_MAX);
 	return true;
 }
 
@@ -440,7 +440,7 @@ wait_give_back(int64 retry_at)
 		return;
 	}
 	acq.op.outcome = STORE_UNKNOWN;
-	acq.op.not_after = 0;
+	acq.op.sent.not_after = 0;
 	if (wait_outlive_failure())
 		return;
 	acq.op.outcome = STORE_OK;
@@ -527,9 +527,9 @@ wait_take_granted(LrIndex *hold)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			else
 			{
-				if (acq.op.nodes != 0)
+				if (acq.op.sent.nodes != 0)
 					lt_note_nodes(acq.hold, &acq.op);
-				if (acq.op.clear)
+				if (acq.op.answer.clear)
 					lt_note_clear(acq.hold, &acq.op);
 			}
 			*hold = acq.hold;
@@ -583,10 +583,10 @@ static void
 wait_plan_retry(bool subscribed)
 {
 	int64		now = lr_now();
-	int64		ttl = acq.op.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
-		(acq.op.ttl_ms + 1) * LR_US_PER_MS;
+	int64		ttl = acq.op.answer.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
+		(acq.op.answer.ttl_ms + 1) * LR_US_PER_MS;
 
-	if (acq.op.value == STORE_VALUE_TOKEN)
+	if (acq.op.answer.value == STORE_VALUE_TOKEN)
 	{
 		/* A token lock that lockredis releases sends a message, too. */
 		if (lr_store_can(acq.op.store, STORE_HAS_PUSH) && !subscribed)
@@ -594,7 +594,7 @@ wait_plan_retry(bool subscribed)
 		acq.retry_at = wait_poll_token(now, ttl);
 		return;
 	}
-	if (acq.op.unplaced)
+	if (acq.op.answer.unplaced)
 		 /* it is woken here */ ;
 	else if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
@@ -602,7 +602,7 @@ wait_plan_retry(bool subscribed)
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* The channel cannot be subscribed to on the node that has, or will have, the key. */
-	if (acq.op.asking || cluster_is_half_moved(acq.name->data, acq.name->len))
+	if (acq.op.sent.asking || cluster_is_half_moved(acq.name->data, acq.name->len))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* Asking again renews an announcement or a place in the store's queue. */
@@ -624,7 +624,7 @@ wait_plan_retry(bool subscribed)
 static const char *
 wait_owner_found(void)
 {
-	return acq.op.value == STORE_VALUE_TOKEN ? "token" : acq.op.holder;
+	return acq.op.answer.value == STORE_VALUE_TOKEN ? "token" : acq.op.answer.holder;
 }
 
 /*
@@ -773,7 +773,7 @@ static bool
 wait_failure_is_shared(void)
 {
 	return wait_store_failed(acq.op.outcome) &&
-		!(acq.op.outcome == STORE_DENIED && acq.op.own_fault);
+		!(acq.op.outcome == STORE_DENIED && acq.op.answer.own_fault);
 }
 
 /*

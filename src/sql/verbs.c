@@ -246,14 +246,14 @@ force(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 define(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int64 amount)
 {
-	StoreOp		op = {.kind = STORE_DEFINE,.change = verb->change,.amount = amount};
+	StoreOp		op = {.kind = STORE_DEFINE,.args.change = verb->change,.amount = amount};
 
 	if (PG_NARGS() > 2)
 		op.lease_ms = arg_ttl_ms(fcinfo, 2);
 	(void) session_number(name, verb->kind, &op);
 	if (verb->change != CHANGE_INIT)
 		PG_RETURN_VOID();
-	PG_RETURN_BOOL(op.changed);
+	PG_RETURN_BOOL(op.answer.changed);
 }
 
 static Datum
@@ -275,10 +275,10 @@ define_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 delete_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	StoreOp		op = {.kind = STORE_DEFINE,.change = CHANGE_DELETE};
+	StoreOp		op = {.kind = STORE_DEFINE,.args.change = CHANGE_DELETE};
 
 	(void) session_number(name, verb->kind, &op);
-	PG_RETURN_BOOL(op.changed);
+	PG_RETURN_BOOL(op.answer.changed);
 }
 
 /*
@@ -308,7 +308,7 @@ total(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 
 	if (!number_found(verb, name, &op))
 		PG_RETURN_NULL();
-	PG_RETURN_INT32(int_result(op.total));
+	PG_RETURN_INT32(int_result(op.answer.total));
 }
 
 static Datum
@@ -318,7 +318,7 @@ available(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 
 	if (!number_found(verb, name, &op))
 		PG_RETURN_NULL();
-	PG_RETURN_INT32(int_result(op.available));
+	PG_RETURN_INT32(int_result(op.answer.available));
 }
 
 /*
@@ -331,7 +331,7 @@ latch_count(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	StoreOp		op;
 
 	(void) number_found(verb, name, &op);
-	PG_RETURN_INT64(op.available);
+	PG_RETURN_INT64(op.answer.available);
 }
 
 /*
@@ -515,7 +515,7 @@ static void
 inspect(const Verb *verb, const LrName *name, StoreOp *op)
 {
 	session_inspect(name, verb->kind, op);
-	if (op->value == STORE_VALUE_OTHER)
+	if (op->answer.value == STORE_VALUE_OTHER)
 		report_wrong_type(name, op);
 }
 
@@ -525,8 +525,8 @@ is_locked(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	StoreOp		op;
 
 	inspect(verb, name, &op);
-	PG_RETURN_BOOL(op.value != STORE_VALUE_NONE && op.value != STORE_VALUE_NUMBER &&
-				   op.available <= 0);
+	PG_RETURN_BOOL(op.answer.value != STORE_VALUE_NONE && op.answer.value != STORE_VALUE_NUMBER &&
+				   op.answer.available <= 0);
 }
 
 static Datum
@@ -535,9 +535,9 @@ lock_ttl(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	StoreOp		op;
 
 	inspect(verb, name, &op);
-	if (op.value == STORE_VALUE_NONE || op.ttl_ms == STORE_NO_TTL)
+	if (op.answer.value == STORE_VALUE_NONE || op.answer.ttl_ms == STORE_NO_TTL)
 		PG_RETURN_NULL();
-	PG_RETURN_DATUM(interval_from_us(op.ttl_ms * LR_US_PER_MS));
+	PG_RETURN_DATUM(interval_from_us(op.answer.ttl_ms * LR_US_PER_MS));
 }
 
 /*
@@ -549,20 +549,20 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	StoreOp		op;
 
 	inspect(verb, name, &op);
-	if (op.value == STORE_VALUE_NONE || op.value == STORE_VALUE_NUMBER)
+	if (op.answer.value == STORE_VALUE_NONE || op.answer.value == STORE_VALUE_NUMBER)
 		PG_RETURN_NULL();
 
 	/* Several masters do not agree on one owner. */
-	if (op.value == STORE_VALUE_LOCK && op.holder[0] == '\0' && op.hold_count == 0)
+	if (op.answer.value == STORE_VALUE_LOCK && op.answer.holder[0] == '\0' && op.answer.count == 0)
 		PG_RETURN_NULL();
 
 	/*
 	 * The string of a token lock is a credential: whoever knows it can release the
 	 * lock.
 	 */
-	if (op.value == STORE_VALUE_TOKEN)
+	if (op.answer.value == STORE_VALUE_TOKEN)
 		PG_RETURN_TEXT_P(cstring_to_text("token"));
-	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(op.holder)));
+	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(op.answer.holder)));
 }
 
 /*

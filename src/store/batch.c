@@ -27,9 +27,6 @@ batch_clear_error(StoreBatch *batch)
 
 /*
  * batch_start --- see store.h
- *
- * It sets the results that are valid with every outcome; the others count only with the
- * outcome that they belong to.
  */
 void
 batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
@@ -45,15 +42,8 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 	for (int i = 0; i < nops; i++)
 	{
 		ops[i].outcome = STORE_PENDING;
-		ops[i].sent_at = 0;
-		ops[i].not_after = 0;
-		ops[i].part = ops[i].slot = 0;
-		ops[i].redirects = 0;
-		ops[i].asking = ops[i].quiet = false;
-		ops[i].own_fault = false;
-		ops[i].done = false;
-		ops[i].resent = false;
-		ops[i].without = 0;
+		memset(&ops[i].sent, 0, sizeof(StoreSent));
+		memset(&ops[i].answer, 0, sizeof(StoreAnswer));
 	}
 }
 
@@ -77,7 +67,7 @@ void
 batch_hand_on(StoreBatch *batch, StoreOp *op, int part)
 {
 	Assert(batch_has(batch, op) && op->outcome == STORE_PENDING);
-	op->part = part;
+	op->sent.part = part;
 	batch->left--;
 }
 
@@ -93,8 +83,8 @@ batch_settle(StoreBatch *batch, StoreOp *op, StoreOutcome outcome)
 void
 batch_mark_unsent(StoreOp *op)
 {
-	op->sent_at = 0;
-	op->not_after = 0;
+	op->sent.at = 0;
+	op->sent.not_after = 0;
 }
 
 void
@@ -105,7 +95,7 @@ batch_give_up(StoreBatch *batch, StoreOutcome unsent)
 		StoreOp    *op = &batch->ops[i];
 
 		if (op->outcome == STORE_PENDING && batch_has(batch, op))
-			batch_settle(batch, op, op->sent_at != 0 ? STORE_UNKNOWN : unsent);
+			batch_settle(batch, op, op->sent.at != 0 ? STORE_UNKNOWN : unsent);
 	}
 }
 

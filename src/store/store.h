@@ -56,8 +56,89 @@
 #include "store/nodes.h"
 #include "store/op.h"
 
-/* A StoreOp.not_after whose clock is not known, or is not asked. */
+/* A StoreSent.not_after whose clock is not known, or is not asked. */
 #define NOT_AFTER_UNKNOWN	PG_INT64_MAX
+
+/* Arguments that only a few operations have.  With all others they are 0. */
+typedef struct StoreArgs
+{
+	StoreChange change;			/* define: how to change the number */
+	int64		floor;			/* mint: the token must be above this */
+	bool		acted;			/* release of a notification: its session acted on it, so
+								 * it is not passed on */
+	bool		quiet;			/* release of what was not held: notifies nobody */
+	uint32		wanted;			/* release by several nodes: bits of those whose replies
+								 * are worth a short wait; it counts all the same when
+								 * most have done it */
+	bool		alone;			/* renew, release: send it in a request of its own, as
+								 * others would be refused with it */
+
+	/* All others are of a create. */
+	bool		fenced;			/* also take a fencing token */
+	int			together;		/* that many adjacent creates are taken all or none; each
+								 * of them has the number.  0 = this one alone */
+	int64		wait_ms;		/* how long to announce the wait, for kinds that do; 0 =
+								 * not at all */
+	int64		since_ms;		/* when the wait began, by the store's clock; 0 = now */
+	uint64		beside;			/* owner of this session's lock of the key of another
+								 * kind; 0 = none */
+	uint64		here;			/* a kind that is placed: owner by which a session here
+								 * holds the key and can pass it on; 0 = none */
+	uint64		gives_back;		/* a wait for a condition: owner of the lock that it
+								 * releases; 0 = released before */
+} StoreArgs;
+
+/* Where an operation was sent, and what follows from that, whatever was answered. */
+typedef struct StoreSent
+{
+	int64		at;				/* lr_now() before the first byte, 0 = nothing was sent */
+	bool		again;			/* more than once: an earlier one may have run, or may
+								 * still run */
+	bool		done;			/* done, but without an outcome until replicas have
+								 * confirmed it, or have not */
+	uint32		topology;		/* epoch (topology.c) of the master that it was sent to; 0
+								 * if no master is looked for.  In a copy for one of
+								 * several masters: the life of its row (topology.c) */
+	int64		not_after;		/* create, define: the store's clock (ms) after which it
+								 * can no longer run */
+
+	/* The node, if there are several; for the store only. */
+	int			part;
+	int			slot;
+	int			redirects;		/* how often it was redirected */
+	bool		asking;			/* to a node that is about to get the slot */
+
+	/* Bits of nodes, if each has every lock; else 0. */
+	uint32		nodes;			/* create, renew: those that may have it; release: those
+								 * that may still have it, and will not be asked again */
+	uint32		without;		/* create: those that are not known to have it */
+} StoreSent;
+
+/* What was answered.  What does not belong to the outcome is 0. */
+typedef struct StoreAnswer
+{
+	bool		own_fault;		/* refused, denied: because of this operation; the store
+								 * does others */
+	int64		store_ms;		/* create (unless busy, but for kinds that are
+								 * announced), time: the store's clock */
+	int64		fence;			/* create (fenced), mint: the first token */
+	int64		ttl_ms;			/* busy, inspect: time to live; set, renew of kinds that
+								 * others may shorten: what the whole lock had */
+	StoreValueKind value;		/* busy, wrong type, inspect */
+	char		holder[LR_OWNER_MAX];	/* busy, gone, inspect; may be truncated */
+	char		type_name[16];	/* wrong type, inspect: the store's name of it */
+	char		digest[41];		/* inspect: digest of all holders, if there may be
+								 * several; else empty */
+	int			count;			/* inspect of a lock: how often it is held; release,
+								 * force, notify: how many were notified */
+	bool		clear;			/* create of a kind that is placed: nobody elsewhere
+								 * waits; if busy, "here" holds the key besides */
+	bool		unplaced;		/* busy and clear: the owner has no place in the queue */
+	bool		changed;		/* define: the number was changed */
+	int64		available;		/* define, value, count: how many are free (drain: were
+								 * free); inspect: how many more can be taken */
+	int64		total;			/* how many there are, including held ones */
+} StoreAnswer;
 
 typedef struct StoreOp
 {
@@ -75,102 +156,38 @@ typedef struct StoreOp
 	uint64		owner;			/* owner number of this instance; 0 = see id */
 	uint8		id[STORE_ID_LEN];	/* the id of kinds that the store does not identify by
 									 * the owner */
-	const char *token;			/* create of a token lock: its token; else NULL */
-	int			token_len;
-	const char *owner_text;		/* STORE_FORCE: the whole owner, as inspected; else NULL */
-	int			owner_text_len;
+	const char *text;			/* create of a token lock: its token; STORE_FORCE: the
+								 * whole owner, as inspected; else NULL */
+	int			text_len;
 	int64		lease_ms;		/* create, set (0: leave it), renew */
 	int64		keep_ms;		/* release: leave the key locked for that long; create,
 								 * set: a release will do so, even if this server crashes */
-	int			count;			/* notify: how many at most */
-	bool		fenced;			/* create: also take a fencing token */
-	int64		floor;			/* mint: the token must be above this */
-	int64		wait_ms;		/* create: how long to announce the wait, for kinds that
-								 * do; 0 = not at all */
-	int64		since_ms;		/* create: when the wait began, by the store's clock; 0 =
-								 * now */
-	uint64		beside;			/* create: owner of this session's lock of the key of
-								 * another kind; 0 = none */
-	uint64		here;			/* create of a kind that is placed: owner by which a
-								 * session here holds the key and can pass it on; 0 =
-								 * none */
-	uint64		gives_back;		/* create of a wait for a condition: owner of the lock
-								 * that it releases; 0 = released before */
-	bool		acted;			/* release of a notification: its session acted on it, so
-								 * it is not passed on */
+	int64		amount;			/* define, create of a semaphore, release, count: how
+								 * many; mint: how many more tokens; notify: how many at
+								 * most */
 	int			min_replicas;	/* create, set, renew, mint: number of replicas that have
 								 * to confirm it, or it ends as STORE_UNCONFIRMED.
 								 * Ignored by a store without replicas */
-	bool		alone;			/* renew, release: send it in a request of its own, as
-								 * others would be refused with it */
-	StoreChange change;			/* define: how to change the number, */
-	int64		amount;			/* and by which amount; create of a semaphore, release,
-								 * count: how many; mint: how many more tokens */
-	uint32		wanted;			/* release by several nodes: bits of those whose replies
-								 * are worth a short wait; it counts all the same when
-								 * most have done it */
-	int			together;		/* create: that many adjacent creates are taken all or
-								 * none; each of them has the number.  0 = this one alone */
+	StoreArgs	args;
 
-	/* For the store: the node that it goes to, if there are several. */
-	int			part;
-	int			slot;
-	int			redirects;		/* how often it was redirected */
-	bool		asking;			/* sent to a node that is about to get the slot */
-	bool		quiet;			/* release of what was not held: notifies nobody */
-	int64		sent_at;		/* lr_now() before the first byte was sent, 0 = nothing
-								 * was sent */
-
-	/* Results. */
+	StoreSent	sent;
 	StoreOutcome outcome;
-	uint32		topology;		/* epoch (topology.c) of the master that it was sent to; 0
-								 * if no master is looked for.  In a copy for one of
-								 * several masters: the life of its row (topology.c) */
-	int64		not_after;		/* create, define, once sent: the store's clock
-								 * (ms) after which it can no longer run */
-	int64		store_ms;		/* create (unless busy, but for kinds that are
-								 * announced), time: the store's clock */
-	int64		ttl_ms;			/* busy, inspect */
-	uint32		nodes;			/* several nodes: bits.  Create, renew: those that may
-								 * have it, by all requests so far; release: those that
-								 * may still have it, and will not be asked again.  Else 0 */
-	int64		fence;			/* create (fenced), mint: the first token; else 0 */
-	bool		clear;			/* create of a kind that is placed: nobody elsewhere
-								 * waits; if busy, "here" holds the key besides */
-	bool		unplaced;		/* busy and clear: the owner has no place in the queue */
-	int			hold_count;		/* inspect of a lock */
-	int			receivers;		/* release, force, notify: how many were notified */
-	bool		resent;			/* sent more than once: an earlier one may have run, or
-								 * may still run */
-	bool		done;			/* done, but without an outcome until replicas have
-								 * confirmed it, or have not */
-	bool		own_fault;		/* refused, denied: because of this operation; the store
-								 * does others */
-	StoreValueKind value;		/* busy, wrong type, inspect */
-	char		holder[LR_OWNER_MAX];	/* busy, gone, inspect; may be truncated */
-	char		type_name[16];	/* wrong type, inspect: the store's name of it */
-	char		digest[41];		/* inspect: digest of all holders, if there may be
-								 * several; else empty */
-	bool		changed;		/* define: the number was changed */
-	int64		available;		/* define, value, count: how many are free (drain: were
-								 * free); inspect: how many more can be taken */
-	int64		total;			/* how many there are, including held ones */
-	int64		watch_ms;		/* set, renew of kinds that others may shorten: time to
-								 * live that the store had for the whole lock */
-	uint32		without;		/* create by most of several masters: bits of those that
-								 * are not known to have it */
+	StoreAnswer answer;
 } StoreOp;
 
-/* The results of an operation: all fields from the outcome on. */
-#define STORE_RESULTS(op)	((char *) (op) + offsetof(StoreOp, outcome))
-#define STORE_RESULTS_SIZE	(sizeof(StoreOp) - offsetof(StoreOp, outcome))
+/* Who holds a lock, as inspected: the digest of several owners, or the only one. */
+static inline const char *
+store_owners(const StoreAnswer *seen)
+{
+	return seen->digest[0] != '\0' ? seen->digest : seen->holder;
+}
 
 /* Does this STORE_FORCE name that owner, or that digest of owners? */
 static inline bool
 store_names_owner(const StoreOp *op, const char *owner)
 {
-	return op->owner_text_len == (int) strlen(owner) &&
-		memcmp(owner, op->owner_text, op->owner_text_len) == 0;
+	return op->text_len == (int) strlen(owner) &&
+		memcmp(owner, op->text, op->text_len) == 0;
 }
 
 /*
@@ -453,7 +470,7 @@ typedef struct StoreBatch
 	bool		active;			/* from batch_start() to batch_finish() */
 	StoreOp    *ops;			/* the caller's; NULL unless active */
 	int			nops;
-	int			part;			/* it owns the operations of this part; see StoreOp */
+	int			part;			/* it owns the operations of this part; see StoreSent */
 	int			left;			/* number of operations without outcome */
 	int64		deadline;		/* lr_now() time */
 	StoreError	error;			/* kept when the batch has ended */
@@ -476,7 +493,7 @@ extern void batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int 
 static inline bool
 batch_has(const StoreBatch *batch, const StoreOp *op)
 {
-	return op->part == batch->part;
+	return op->sent.part == batch->part;
 }
 
 /* An operation without outcome leaves this batch for another part. */

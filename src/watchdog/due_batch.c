@@ -92,9 +92,9 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->amount = item->amount;
 	op->lease_ms = item->lease_ms;
 	op->keep_ms = kind == STORE_RENEW ? 0 : item->keep_ms;
-	op->alone = item->alone;
+	op->args.alone = item->alone;
 	if (kind == STORE_RELEASE)
-		op->wanted = item->nodes;
+		op->args.wanted = item->nodes;
 	if (kind == STORE_RENEW || kind == STORE_SET)
 		op->min_replicas = item->min_replicas;
 	if (due_op_adds(op))
@@ -420,7 +420,7 @@ typedef struct Replies
 static bool
 is_refused(const StoreOp *op)
 {
-	return op->own_fault &&
+	return op->answer.own_fault &&
 		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
 }
 
@@ -430,7 +430,7 @@ is_refused(const StoreOp *op)
 static Refusal
 note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
 {
-	Refusal		refusal = lt_refused(item, op->alone);
+	Refusal		refusal = lt_refused(item, op->args.alone);
 
 	if (refusal.first && r->nrefused++ == 0)
 		r->first_refused = item;
@@ -490,9 +490,9 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 		case STORE_OK:
 			if (item->refused)
 				lt_not_refused(item);
-			if (lt_renewed(item, lr_lease_deadline(op->sent_at, item->lease_ms), op->watch_ms))
+			if (lt_renewed(item, lr_lease_deadline(op->sent.at, item->lease_ms), op->answer.ttl_ms))
 				lr_count(STAT_RENEWALS);
-			if ((op->nodes & ~item->nodes) != 0)
+			if ((op->sent.nodes & ~item->nodes) != 0)
 				lt_note_nodes(item->hold, op);
 			break;
 		case STORE_GONE:
@@ -513,7 +513,7 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 static int64
 end_of_calls(const StoreOp *time)
 {
-	return time->store_ms + lr_call_budget() / LR_US_PER_MS;
+	return time->answer.store_ms + lr_call_budget() / LR_US_PER_MS;
 }
 
 /*
@@ -526,7 +526,7 @@ static void
 apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
 {
 	int64		now = lr_now();
-	uint32		nodes = ran ? item->nodes & op->nodes : item->nodes;
+	uint32		nodes = ran ? item->nodes & op->sent.nodes : item->nodes;
 
 	if (nodes == 0 || now >= item->ends_at || item->at_old_place)
 		lt_given_back(item->hold, item->owner, r->store);
@@ -564,7 +564,7 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 
 	if (refusal.over &&
 		(item->not_after == 0 ||
-		 (time->outcome == STORE_OK && time->store_ms > item->not_after)))
+		 (time->outcome == STORE_OK && time->answer.store_ms > item->not_after)))
 	{
 		if (!item->at_old_place || farewell_give_back(item))
 			lt_given_back(item->hold, item->owner, r->store);
@@ -598,13 +598,13 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 	{
 		if (op->outcome == STORE_WRONG_TYPE)
 			log_dropped(item, "The key holds something else.");
-		else if (!op->resent && r->batch->store->forget != NULL && lt_was_sent_once(item))
+		else if (!op->sent.again && r->batch->store->forget != NULL && lt_was_sent_once(item))
 			r->batch->store->forget(r->batch->handle, op);
 		lt_given_back(item->hold, item->owner, r->store);
 		return;
 	}
 	if (op->outcome == STORE_DOWN || op->outcome == STORE_BLOCKED ||
-		(refused && !op->resent))
+		(refused && !op->sent.again))
 		lt_not_counted(item);
 	if (refused)
 		refusal = note_refusal(r, item, op);
@@ -654,10 +654,10 @@ pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
 	int64		not_after = item->not_after;
 
 	if (not_after != 0 && time->outcome == STORE_OK)
-		not_after = time->store_ms > not_after ? 0 :
+		not_after = time->answer.store_ms > not_after ? 0 :
 			Min(not_after, end_of_calls(time));
 	if (create->outcome == STORE_UNKNOWN)
-		not_after = Max(not_after, create->not_after);
+		not_after = Max(not_after, create->sent.not_after);
 	return not_after;
 }
 
@@ -676,8 +676,8 @@ is_taken(const Replies *r, const StoreOp *set)
 		return false;
 	if (set->outcome == STORE_WRONG_TYPE)
 		return true;
-	return set->outcome == STORE_GONE && set->holder[0] != '\0' &&
-		strncmp(set->holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
+	return set->outcome == STORE_GONE && set->answer.holder[0] != '\0' &&
+		strncmp(set->answer.holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
 }
 
 /*
@@ -693,12 +693,12 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 	{
 		if (item->refused)
 			lt_not_refused(item);
-		lt_moved(item, r->store, lr_lease_deadline(set->sent_at, item->lease_ms),
+		lt_moved(item, r->store, lr_lease_deadline(set->sent.at, item->lease_ms),
 				 not_after);
 	}
 	else if (is_taken(r, set))
 		lt_lose_by_move(item, r->store,
-						set->outcome == STORE_GONE ? set->holder : set->type_name,
+						set->outcome == STORE_GONE ? set->answer.holder : set->answer.type_name,
 						not_after);
 	else if (is_refused(set) || is_refused(create))
 		lt_not_moved(item, r->store, note_refusal(r, item, set).again, not_after);

@@ -256,7 +256,7 @@ was_answered(StoreOutcome outcome)
 static bool
 is_usable(const StoreOp *op)
 {
-	if (due_op_adds(op) || op->kind == STORE_FACTS || op->own_fault)
+	if (due_op_adds(op) || op->kind == STORE_FACTS || op->answer.own_fault)
 		return true;
 	return op->outcome != STORE_REFUSED && op->outcome != STORE_DENIED;
 }
@@ -269,7 +269,7 @@ is_usable(const StoreOp *op)
 static bool
 is_of_node(const StoreHealth *h, const StoreOp *op)
 {
-	return h->node == lr_store(h->id)->node || op->part == h->node - NODE_MASTER;
+	return h->node == lr_store(h->id)->node || op->sent.part == h->node - NODE_MASTER;
 }
 
 /*
@@ -295,7 +295,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	if (answered)
 		node_set_silent(h->node, false);
 	if (b->nitems <= SMALL_BATCH && ops[0].outcome == STORE_OK)
-		node_set_round_trip(h->node, lr_now() - ops[0].sent_at);
+		node_set_round_trip(h->node, lr_now() - ops[0].sent.at);
 	if (!answered || !usable)
 	{
 		store_is_down(h, b->store->error(b->handle));

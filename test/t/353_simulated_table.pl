@@ -63,7 +63,7 @@ my %operations = (
 	'create latch' => 'owner', 'tally latch' => 'owner amount', 'define latch' => 'change amount lease?',
 	'value latch' => '',
 	'create condition' => 'owner id lease wait? gives?', 'renew condition' => 'owner id lease',
-	'release condition' => 'owner id acted?', 'notify condition' => 'owner id count');
+	'release condition' => 'owner id acted?', 'notify condition' => 'owner id amount');
 
 my %of_kind;
 push @{ $of_kind{ (split / /)[1] } }, $_ foreach sort keys %operations;
@@ -80,7 +80,7 @@ sub argument
 	return 'lease=' . any(0, 1, 3, 6) if $what eq 'lease0';
 	return "$what=" . any(1, 2, 4) if $what =~ /^(keep|wait)$/;
 	return 'change=' . any(qw(set set init add drain delete)) if $what eq 'change';
-	return "$what=" . any(1, 1, 2, 3) if $what =~ /^(amount|count)$/;
+	return "$what=" . any(1, 1, 2, 3) if $what eq 'amount';
 	return 'floor=' . any(5, 1000, 9007199254740990) if $what eq 'floor';
 	return $what;
 }
@@ -104,7 +104,7 @@ my @phrases = (
 	'create write K owner=A lease=2; create read K owner=B lease=1 beside=A; renew read K owner=B lease=3;'
 	  . ' set read K owner=B lease=6; release write K owner=A; release read K owner=B',
 	'create reentrant K owner=A lease=5; create condition K owner=B id=0 lease=5 gives=A;'
-	  . ' create reentrant K owner=A lease=5; notify condition K owner=A id=0 count=2;'
+	  . ' create reentrant K owner=A lease=5; notify condition K owner=A id=0 amount=2;'
 	  . ' renew condition K owner=B id=0 lease=3; release condition K owner=B id=0');
 my @rest_of_phrase;
 

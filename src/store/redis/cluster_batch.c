@@ -82,7 +82,7 @@ cluster_link(NodeSet *s, int row)
 static void
 cluster_give_up(ClusterBatch *c, StoreOp *op)
 {
-	op->outcome = op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN;
+	op->outcome = op->sent.at != 0 ? STORE_UNKNOWN : STORE_DOWN;
 	c->batch.left--;
 }
 
@@ -99,7 +99,7 @@ cluster_fail_op(ClusterBatch *c, StoreOp *op, int sqlstate, const char *detail)
 static bool
 cluster_is_open(const StoreOp *op)
 {
-	return op->outcome == STORE_PENDING && op->part < 0;
+	return op->outcome == STORE_PENDING && op->sent.part < 0;
 }
 
 /*
@@ -147,13 +147,13 @@ cluster_choose(const ClusterBatch *c, StoreOp *op)
 		row = cluster_any_node(c);
 		return cluster_is_taken(c, row) ? CLUSTER_NO_NODE : row;
 	}
-	row = cluster_owner(op->slot, &epoch);
+	row = cluster_owner(op->sent.slot, &epoch);
 	if (cluster_is_taken(c, row) ||
-		(op->part == PART_BY_MAP && epoch == op->topology &&
+		(op->sent.part == PART_BY_MAP && epoch == op->sent.topology &&
 		 lr_now() - c->refused_at < MAP_PATIENCE))
 		return CLUSTER_NO_NODE;
-	op->topology = epoch;
-	op->asking = false;
+	op->sent.topology = epoch;
+	op->sent.asking = false;
 	return row;
 }
 
@@ -167,7 +167,7 @@ cluster_has_none(const ClusterBatch *c, const StoreOp *op)
 {
 	return cluster_is_of(lr_place) && cluster_was_asked() &&
 		(op->kind >= STORE_CALLS ? cluster_any_node(c) :
-		 cluster_owner(op->slot, NULL)) == CLUSTER_NO_NODE;
+		 cluster_owner(op->sent.slot, NULL)) == CLUSTER_NO_NODE;
 }
 
 /*
@@ -218,7 +218,7 @@ cluster_join(ClusterBatch *c, int row, int n)
 		return;
 	}
 	for (int i = 0; i < batch->nops; i++)
-		if (batch->ops[i].outcome == STORE_PENDING && batch->ops[i].part == row)
+		if (batch->ops[i].outcome == STORE_PENDING && batch->ops[i].sent.part == row)
 		{
 			batch->left++;
 			cluster_fail_op(c, &batch->ops[i], ERRCODE_OUT_OF_MEMORY, "Out of memory.");
@@ -246,7 +246,7 @@ cluster_route(ClusterBatch *c)
 
 		if (!cluster_is_open(op))
 			continue;
-		again = again || op->part == PART_LATER;
+		again = again || op->sent.part == PART_LATER;
 		row = cluster_choose(c, op);
 		if (row == CLUSTER_NO_NODE && cluster_has_none(c, op))
 		{
@@ -256,11 +256,11 @@ cluster_route(ClusterBatch *c)
 		}
 		if (row == CLUSTER_NO_NODE)
 		{
-			op->part = PART_BY_MAP;
+			op->sent.part = PART_BY_MAP;
 			missing++;
 			continue;
 		}
-		op->part = row;
+		op->sent.part = row;
 		n[row]++;
 		batch->left--;
 	}
@@ -311,24 +311,24 @@ cluster_take_over(ClusterBatch *c)
 
 		if (!cluster_is_open(op))
 			continue;
-		if (op->part == PART_LATER && c->set.patient && c->tried_again >= TRYAGAIN_PATIENCE)
+		if (op->sent.part == PART_LATER && c->set.patient && c->tried_again >= TRYAGAIN_PATIENCE)
 			cluster_give_up(c, op);
-		else if (op->part == PART_LATER)
+		else if (op->sent.part == PART_LATER)
 			c->set.look_at = Min(c->set.look_at, now + TRYAGAIN_PAUSE);
-		else if (op->part > PART_SENT_TO(0))
+		else if (op->sent.part > PART_SENT_TO(0))
 		{
 			c->refused_at = now;
 			c->set.look_at = Min(c->set.look_at, now);
 		}
-		else if (cluster_is_taken(c, PART_SENT_ROW(op->part)))
+		else if (cluster_is_taken(c, PART_SENT_ROW(op->sent.part)))
 		{
-			op->part = PART_LATER;
+			op->sent.part = PART_LATER;
 			c->set.look_at = Min(c->set.look_at, now + TRYAGAIN_PAUSE);
 		}
 		else
 		{
-			op->part = PART_SENT_ROW(op->part);
-			n[op->part]++;
+			op->sent.part = PART_SENT_ROW(op->sent.part);
+			n[op->sent.part]++;
 			batch->left--;
 		}
 	}
@@ -389,7 +389,7 @@ cluster_end_open(ClusterBatch *c)
 		StoreOp    *op = &c->batch.ops[i];
 
 		if (cluster_is_open(op))
-			cluster_fail_op(c, op, ERRCODE_STORE_FAILED, op->part == PART_LATER ?
+			cluster_fail_op(c, op, ERRCODE_STORE_FAILED, op->sent.part == PART_LATER ?
 							"The slot of the key is being moved to another node." : why);
 	}
 	c->set.look_at = LR_NEVER;
@@ -453,10 +453,9 @@ cluster_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 		return;
 	for (int i = 0; i < nops; i++)
 	{
-		ops[i].part = PART_ROUTE;
+		ops[i].sent.part = PART_ROUTE;
 		if (ops[i].kind < STORE_CALLS)
-			ops[i].slot = slot_of(ops[i].name, ops[i].name_len);
-		ops[i].topology = 0;
+			ops[i].sent.slot = slot_of(ops[i].name, ops[i].name_len);
 	}
 	s->over = s->leave = false;
 	s->look_at = 0;

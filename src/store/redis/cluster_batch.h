@@ -87,7 +87,7 @@ extern void redis_cluster_watch_interests(StoreInterests *in);
  *
  * Each operation goes to the node that has its slot.  There is a link to each node that
  * was needed so far.  All links work at the same time on operations of the same array:
- * StoreOp.part says to which link an operation belongs.  If a node sends an operation
+ * StoreSent.part says to which link an operation belongs.  If a node sends an operation
  * elsewhere, it leaves that link and is routed again.
  *
  * Nothing waits here, raises or allocates in a memory context.

@@ -95,7 +95,7 @@ flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 static void
 flight_never_ran(StoreOp *op, const RedisCommand *cmd)
 {
-	if (op->sent_at >= cmd->encoded_at)
+	if (op->sent.at >= cmd->encoded_at)
 		batch_mark_unsent(op);
 }
 
@@ -176,7 +176,7 @@ refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
 
 	for (int i = 0; i < batch->nops; i++)
 	{
-		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].done &&
+		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].sent.done &&
 			batch_has(batch, &batch->ops[i]))
 			batch_settle(batch, &batch->ops[i], outcome);
 	}
@@ -241,7 +241,7 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 {
 	const StoreOp *op = &b->batch.ops[cmd->first];
 
-	return redis_op_group(op) > 1 && op->together == 0 &&
+	return redis_op_group(op) > 1 && op->args.together == 0 &&
 		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
 		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
 }
@@ -257,7 +257,7 @@ refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
 {
 	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
 	{
-		b->batch.ops[i].alone = true;
+		b->batch.ops[i].args.alone = true;
 		if (outcome == STORE_DENIED)
 			flight_never_ran(&b->batch.ops[i], cmd);
 	}
@@ -275,7 +275,7 @@ refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
 											 sizeof(words));
 
 	refusal_note(b, outcome, words);
-	op->own_fault = !redis_words_concern_all(words);
+	op->answer.own_fault = !redis_words_concern_all(words);
 	batch_settle(&b->batch, op, outcome);
 }
 
@@ -358,14 +358,14 @@ static void
 refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
 {
 	if (part == PART_LATER)
-		op->redirects = 0;
-	else if (part >= 0 && ++op->redirects > REDIRECTS_MAX)
+		op->sent.redirects = 0;
+	else if (part >= 0 && ++op->sent.redirects > REDIRECTS_MAX)
 	{
-		op->redirects = 0;
+		op->sent.redirects = 0;
 		part = PART_BY_MAP;
 		asking = false;
 	}
-	op->asking = asking;
+	op->sent.asking = asking;
 	batch_hand_on(&b->batch, op, part >= 0 ? PART_SENT_TO(part) : part);
 	b->handed_on++;
 }
@@ -416,8 +416,8 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
 		int			part = PART_LATER;
 
 		flight_never_ran(op, cmd);
-		if (op->together == 0)
-			op->alone = true;
+		if (op->args.together == 0)
+			op->args.alone = true;
 		if (!again)
 			part = refusal_other_node(b, words);
 		if (moved && (store_runs_once(op->kind) || part == b->batch.part))
@@ -463,7 +463,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	{
 		for (int i = 0; i < cmd->nops; i++)
 		{
-			ops[i].own_fault = (cmd->nops == 1 || ops->together > 0) &&
+			ops[i].answer.own_fault = (cmd->nops == 1 || ops->args.together > 0) &&
 				!redis_words_concern_all(words) &&
 				(b->runs_scripts || !b->patient);
 			batch_settle(&b->batch, &ops[i], outcome);
@@ -542,7 +542,7 @@ confirm_done(NodeBatch *b, StoreOp *op)
 		batch_settle(&b->batch, op, STORE_OK);
 		return;
 	}
-	op->done = true;
+	op->sent.done = true;
 	b->ndone++;
 }
 
@@ -556,7 +556,7 @@ confirm_settle(NodeBatch *b, int64 replicas)
 	{
 		StoreOp    *op = &b->batch.ops[i];
 
-		if (!op->done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
+		if (!op->sent.done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
 			continue;
 		b->ndone--;
 		if (replicas < op->min_replicas)
@@ -579,7 +579,7 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 	{
 		const StoreOp *op = &b->batch.ops[i];
 
-		if (op->done && op->outcome == STORE_PENDING && op->min_replicas > replicas &&
+		if (op->sent.done && op->outcome == STORE_PENDING && op->min_replicas > replicas &&
 			batch_has(&b->batch, op))
 			wanted = Max(wanted, op->min_replicas);
 	}
@@ -637,10 +637,10 @@ confirm_lost(NodeBatch *b)
 	{
 		StoreOp    *op = &b->batch.ops[i];
 
-		if (!op->done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
+		if (!op->sent.done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
 			continue;
 		b->ndone--;
-		op->done = false;
+		op->sent.done = false;
 		if (store_runs_once(op->kind))
 			batch_settle(&b->batch, op, STORE_UNKNOWN);
 	}
@@ -732,7 +732,7 @@ left_begin(NodeBatch *b, StoreAnswered answered)
 			left->store = op->store;
 			left->hold = op->hold;
 			left->owner = op->owner;
-			left->topology = op->topology;
+			left->topology = op->sent.topology;
 		}
 		flight_land_oldest(b);
 	}
@@ -748,7 +748,7 @@ static bool
 left_take_one(NodeBatch *b, const LeftRelease *left, const RedisValue *v)
 {
 	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
-	.hold = left->hold,.owner = left->owner,.topology = left->topology};
+	.hold = left->hold,.owner = left->owner,.sent.topology = left->topology};
 	bool		known = v != NULL && v->type != REDIS_REPLY_ERROR;
 
 	op.outcome = known ? redis_take_op(&op, v, false) : STORE_UNKNOWN;

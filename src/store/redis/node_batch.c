@@ -107,7 +107,7 @@ node_batch_fail(NodeBatch *b, int sqlstate, const char *detail)
 static bool
 pass_is_to_send(const NodeBatch *b, const StoreOp *op)
 {
-	return op->outcome == STORE_PENDING && !op->done && batch_has(&b->batch, op);
+	return op->outcome == STORE_PENDING && !op->sent.done && batch_has(&b->batch, op);
 }
 
 /*
@@ -117,17 +117,17 @@ static int
 pass_group_size(const NodeBatch *b, int first)
 {
 	const StoreOp *ops = b->batch.ops;
-	int			max = ops[first].alone ? 1 :
+	int			max = ops[first].args.alone ? 1 :
 		Min(redis_op_group(&ops[first]), b->batch.nops - first);
 	int			n = 1;
 
-	Assert(ops[first].together <= max);
-	if (ops[first].together > 0)
-		return ops[first].together;
-	while (n < max && !ops[first + n].alone &&
+	Assert(ops[first].args.together <= max);
+	if (ops[first].args.together > 0)
+		return ops[first].args.together;
+	while (n < max && !ops[first + n].args.alone &&
 		   redis_ops_are_alike(&ops[first + n], &ops[first]) &&
-		   ops[first + n].slot == ops[first].slot && !ops[first].asking &&
-		   !ops[first + n].asking && pass_is_to_send(b, &ops[first + n]))
+		   ops[first + n].sent.slot == ops[first].sent.slot && !ops[first].sent.asking &&
+		   !ops[first + n].sent.asking && pass_is_to_send(b, &ops[first + n]))
 		n++;
 	return n;
 }
@@ -185,7 +185,7 @@ pass_drop_next(NodeBatch *b)
 	StoreOp    *op = &b->batch.ops[b->next++];
 
 	batch_set_error(&b->batch, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
-	batch_settle(&b->batch, op, op->sent_at != 0 ? STORE_UNKNOWN : STORE_DOWN);
+	batch_settle(&b->batch, op, op->sent.at != 0 ? STORE_UNKNOWN : STORE_DOWN);
 }
 
 /*
@@ -220,16 +220,16 @@ pass_encode_next(NodeBatch *b)
 	int64		now = lr_now();
 	uint64		starts_at;
 
-	if (op->asking)
+	if (op->sent.asking)
 		pass_encode_asking(b, now);
 	starts_at = b->conn.out.put;
 
 	/* It must not run any more when nobody waits for the reply. */
 	for (int i = 0; i < n && store_runs_once(op->kind); i++)
-		op[i].not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
+		op[i].sent.not_after = (flight_limit(b, now) + b->conn.clock_offset) / LR_US_PER_MS;
 	while (!pass_put(b, b->next, n))
 	{
-		if (n == 1 || op->together > 0)
+		if (n == 1 || op->args.together > 0)
 		{
 			while (n-- > 0)
 				pass_drop_next(b);
@@ -239,20 +239,20 @@ pass_encode_next(NodeBatch *b)
 	}
 	for (int i = 0; i < n; i++)
 	{
-		if (op[i].sent_at == 0)
-			op[i].sent_at = now;
+		if (op[i].sent.at == 0)
+			op[i].sent.at = now;
 		else
-			op[i].resent = true;
+			op[i].sent.again = true;
 		if (b->target.kind == TARGET_VOTER)
-			op[i].topology = b->conn.facts.life;
+			op[i].sent.topology = b->conn.facts.life;
 		else if (b->target.kind != TARGET_SHARD)
-			op[i].topology = b->target.topology;
+			op[i].sent.topology = b->target.topology;
 		/*
 		 * The check whether it can still run would ask the node that the map names, not
 		 * this one.
 		 */
-		if (op->asking && store_runs_once(op->kind))
-			op[i].not_after = NOT_AFTER_UNKNOWN;
+		if (op->sent.asking && store_runs_once(op->kind))
+			op[i].sent.not_after = NOT_AFTER_UNKNOWN;
 		confirm_want(b, &op[i]);
 	}
 	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
@@ -332,8 +332,8 @@ pass_send(NodeBatch *b)
 static void
 reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
 {
-	if (op->store_ms != 0)
-		b->conn.clock_offset = redis_clock_offset(op->store_ms * LR_US_PER_MS, now);
+	if (op->answer.store_ms != 0)
+		b->conn.clock_offset = redis_clock_offset(op->answer.store_ms * LR_US_PER_MS, now);
 }
 
 /*
@@ -343,7 +343,7 @@ static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 			   const RedisValue *v, int64 now)
 {
-	StoreOutcome outcome = redis_take_op(op, v, op->sent_at < cmd->encoded_at);
+	StoreOutcome outcome = redis_take_op(op, v, op->sent.at < cmd->encoded_at);
 
 	if (outcome == STORE_PENDING)
 		return false;
@@ -402,7 +402,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 		b->runs_scripts = true;
 		b->ran |= SCRIPT_BIT(script);
 	}
-	if (ops->together > 0)
+	if (ops->args.together > 0)
 		return reply_take_together(b, cmd, v, now);
 	if (redis_op_group(ops) == 1 || (cmd->nops == 1 && v->type == REDIS_REPLY_INTEGER))
 		return reply_take_one(b, ops, cmd, v, now);

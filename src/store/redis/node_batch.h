@@ -37,7 +37,7 @@
 #define FLIGHT_MAX			256
 
 /*
- * StoreOp.part of an operation in a batch at several nodes while it belongs to none of
+ * StoreSent.part of an operation in a batch at several nodes while it belongs to none of
  * them.  PART_BY_MAP: its node refused it, so it is routed again once the map names
  * another node for the slot, or after a while.  PART_LATER: it is routed again after a
  * pause.
@@ -156,7 +156,7 @@ extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
 
 /*
  * Begin or continue a batch at several nodes: "n" of these operations, those whose
- * StoreOp.part is "part", are for this node.
+ * StoreSent.part is "part", are for this node.
  */
 extern void node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n,
 							int64 deadline);

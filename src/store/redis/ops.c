@@ -112,7 +112,7 @@ redis_script(LuaId id)
 static const KindCall *
 op_call(const StoreOp *op)
 {
-	if (op->together > 0)
+	if (op->args.together > 0)
 		return &lr_kind(op->lock_kind)->together;
 	return op->kind < STORE_CALLS ? lr_call(op->lock_kind, op->kind) : NULL;
 }
@@ -149,7 +149,7 @@ redis_ops_are_alike(const StoreOp *one, const StoreOp *other)
 		(one->lock_kind == other->lock_kind ||
 		 (call != NULL && call->script == op_call(other)->script)) &&
 		(one->min_replicas > 0) == (other->min_replicas > 0) &&
-		one->quiet == other->quiet;
+		one->args.quiet == other->args.quiet;
 }
 
 /* ----------
@@ -209,9 +209,9 @@ op_put_beside(RespOut *out, const StoreOp *op)
 	char		text[LR_OWNER_MAX + 6];
 	int			len = 0;
 
-	if (op->beside != 0)
+	if (op->args.beside != 0)
 	{
-		len = lr_owner_text(op->beside, text);
+		len = lr_owner_text(op->args.beside, text);
 		memcpy(text + len, ":write", 6);
 		len += 6;
 	}
@@ -271,8 +271,8 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 		case ARG_OWNER:
 			op_put_owner(out, op->owner);
 			break;
-		case ARG_OWNER_TEXT:
-			resp_put_bulk(out, op->owner_text, op->owner_text_len);
+		case ARG_TEXT:
+			resp_put_bulk(out, op->text, op->text_len);
 			break;
 		case ARG_LEASE:
 			resp_put_int(out, op->lease_ms);
@@ -280,20 +280,17 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 		case ARG_KEEP:
 			resp_put_int(out, op->keep_ms);
 			break;
-		case ARG_COUNT:
-			resp_put_int(out, op->count);
-			break;
 		case ARG_NOT_AFTER:
-			resp_put_int(out, op->not_after);
+			resp_put_int(out, op->sent.not_after);
 			break;
 		case ARG_FLOOR:
-			resp_put_int(out, op->floor);
+			resp_put_int(out, op->args.floor);
 			break;
 		case ARG_WRITE:
 			resp_put_bulk(out, "1", 1);
 			break;
 		case ARG_PUBLISH:
-			resp_put_text(out, op->quiet ? "" : sharded ? "SPUBLISH" : "PUBLISH");
+			resp_put_text(out, op->args.quiet ? "" : sharded ? "SPUBLISH" : "PUBLISH");
 			break;
 		case ARG_CHANNEL:
 			op_put_channel(out, op, lr_kind(op->lock_kind)->topic);
@@ -302,10 +299,10 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_bulk(out, "0", 1);
 			break;
 		case ARG_WAIT:
-			resp_put_int(out, op->wait_ms);
+			resp_put_int(out, op->args.wait_ms);
 			break;
 		case ARG_SINCE:
-			resp_put_int(out, op->since_ms);
+			resp_put_int(out, op->args.since_ms);
 			break;
 		case ARG_BESIDE:
 			op_put_beside(out, op);
@@ -317,26 +314,23 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			op_put_name(out, op, NAME_READ_WRITE_CHANNEL);
 			break;
 		case ARG_CHANGE:
-			op_put_change(out, op->change);
+			op_put_change(out, op->args.change);
 			break;
 		case ARG_AMOUNT:
 			resp_put_int(out, op->amount);
-			break;
-		case ARG_TOKEN:
-			resp_put_bulk(out, op->token, op->token_len);
 			break;
 		case ARG_DIGEST:
 			op_hex(op->id, STORE_ID_LEN, digest);
 			resp_put_bulk(out, digest, 2 * STORE_ID_LEN);
 			break;
 		case ARG_GIVES_BACK:
-			op_put_owner_or_none(out, op->gives_back);
+			op_put_owner_or_none(out, op->args.gives_back);
 			break;
 		case ARG_HERE:
-			op_put_owner_or_none(out, op->here);
+			op_put_owner_or_none(out, op->args.here);
 			break;
 		case ARG_ACTED:
-			resp_put_int(out, op->acted ? 1 : 0);
+			resp_put_int(out, op->args.acted ? 1 : 0);
 			break;
 		case ARG_PERMIT:
 			op_put_permit(out, op);
@@ -358,7 +352,7 @@ op_is_usual(const StoreOp *op, KindArg arg, bool sharded)
 		case ARG_WRITE:
 			return op->min_replicas == 0;
 		case ARG_PUBLISH:
-			return !op->quiet && !sharded;
+			return !op->args.quiet && !sharded;
 		case ARG_KEEP:
 			return op->keep_ms == 0;
 		default:
@@ -432,7 +426,7 @@ static void
 op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 			ScriptSet in_full, bool sharded)
 {
-	bool		fenced = ops->fenced;
+	bool		fenced = ops->args.fenced;
 	bool		usual = op_all_usual(ops, n, call->unusual, sharded);
 
 	Assert(call->keys[0] != NULL);
@@ -544,16 +538,16 @@ redis_release_size(int n)
  */
 
 static void
-op_copy_holder(StoreOp *op, const RedisValue *v)
+op_copy_holder(StoreAnswer *answer, const RedisValue *v)
 {
-	strlcpy(op->holder, v->str, sizeof(op->holder));
+	strlcpy(answer->holder, v->str, sizeof(answer->holder));
 }
 
 /*
  * op_take_number --- a number in a range, or a text: the present holder
  */
 static StoreOutcome
-op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most, int64 *number)
+op_take_number(StoreAnswer *answer, const RedisValue *v, int64 least, int64 most, int64 *number)
 {
 	if (v->type == REDIS_REPLY_INTEGER)
 	{
@@ -564,7 +558,7 @@ op_take_number(StoreOp *op, const RedisValue *v, int64 least, int64 most, int64 
 	}
 	if (v->type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
-	op_copy_holder(op, v);
+	op_copy_holder(answer, v);
 	return STORE_GONE;
 }
 
@@ -588,12 +582,12 @@ typedef enum CreateReply
  * op_take_clock --- the clock of the store (ms); false: it is none
  */
 static bool
-op_take_clock(StoreOp *op, const RedisValue *v)
+op_take_clock(StoreAnswer *answer, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0 ||
 		v->integer > STORE_TOKEN_MAX / LR_US_PER_MS)
 		return false;
-	op->store_ms = v->integer;
+	answer->store_ms = v->integer;
 	return true;
 }
 
@@ -606,9 +600,9 @@ op_take_fence(StoreOp *op, const RedisValue *v)
 	bool		done = v[1].integer == CREATE_DONE;
 
 	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < 0 ||
-		v[2].integer > STORE_TOKEN_MAX || (done && op->fenced && v[2].integer == 0))
+		v[2].integer > STORE_TOKEN_MAX || (done && op->args.fenced && v[2].integer == 0))
 		return STORE_PENDING;
-	op->fence = v[2].integer;
+	op->answer.fence = v[2].integer;
 	return done ? STORE_OK : STORE_LATE;
 }
 
@@ -616,21 +610,21 @@ op_take_fence(StoreOp *op, const RedisValue *v)
  * op_take_obstacle --- the rest of the reply when something was
  */
 static StoreOutcome
-op_take_obstacle(StoreOp *op, const RedisValue *v)
+op_take_obstacle(StoreAnswer *answer, const RedisValue *v)
 {
 	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < STORE_NO_TTL ||
 		v[3].type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
-	op->ttl_ms = Min(v[2].integer, STORE_TTL_MAX);
+	answer->ttl_ms = Min(v[2].integer, STORE_TTL_MAX);
 	if (v[1].integer == CREATE_WRONG_TYPE)
 	{
-		strlcpy(op->type_name, v[3].str, sizeof(op->type_name));
-		op->value = strcmp(op->type_name, "string") == 0 ?
+		strlcpy(answer->type_name, v[3].str, sizeof(answer->type_name));
+		answer->value = strcmp(answer->type_name, "string") == 0 ?
 			STORE_VALUE_TOKEN : STORE_VALUE_OTHER;
 		return STORE_WRONG_TYPE;
 	}
-	op_copy_holder(op, &v[3]);
-	op->value = v[1].integer == CREATE_TOKEN ? STORE_VALUE_TOKEN :
+	op_copy_holder(answer, &v[3]);
+	answer->value = v[1].integer == CREATE_TOKEN ? STORE_VALUE_TOKEN :
 		STORE_VALUE_LOCK;
 	return STORE_BUSY;
 }
@@ -646,23 +640,23 @@ op_take_queued(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
 		v[1].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_STRING ||
-		!op_take_clock(op, &v[4]))
+		!op_take_clock(&op->answer, &v[4]))
 		return STORE_PENDING;
 	switch (v[1].integer)
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			op->clear = v[3].len > 0;
+			op->answer.clear = v[3].len > 0;
 			return op_take_fence(op, v);
 		case CREATE_CLEAR:
 		case CREATE_UNPLACED:
-			op->clear = true;
-			op->unplaced = v[1].integer == CREATE_UNPLACED;
-			return op_take_obstacle(op, v);
+			op->answer.clear = true;
+			op->answer.unplaced = v[1].integer == CREATE_UNPLACED;
+			return op_take_obstacle(&op->answer, v);
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
 		case CREATE_TOKEN:
-			return op_take_obstacle(op, v);
+			return op_take_obstacle(&op->answer, v);
 		case CREATE_MISSING:
 			return STORE_MISSING;
 	}
@@ -678,7 +672,7 @@ op_take_awaited(StoreOp *op, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_STRING)
 		return op_take_queued(op, v);
-	op_copy_holder(op, v);
+	op_copy_holder(&op->answer, v);
 	return STORE_GONE;
 }
 
@@ -694,9 +688,8 @@ op_take_awaited(StoreOp *op, const RedisValue *v)
 static StoreOutcome
 op_take_created(StoreOp *op, const RedisValue *v, int elements)
 {
-	op->fence = 0;
 	if (v->type == REDIS_REPLY_INTEGER)
-		return !op->fenced && v->integer >= CLOCK_LEAST && op_take_clock(op, v) ?
+		return !op->args.fenced && v->integer >= CLOCK_LEAST && op_take_clock(&op->answer, v) ?
 			STORE_OK : STORE_PENDING;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
 		v[1].type != REDIS_REPLY_INTEGER)
@@ -705,12 +698,12 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements)
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			return op_take_clock(op, &v[3]) ? op_take_fence(op, v) :
+			return op_take_clock(&op->answer, &v[3]) ? op_take_fence(op, v) :
 				STORE_PENDING;
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
 		case CREATE_TOKEN:
-			return op_take_obstacle(op, v);
+			return op_take_obstacle(&op->answer, v);
 	}
 	return STORE_PENDING;
 }
@@ -722,12 +715,12 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements)
  * removed the owner itself: then it is unknown whether the lock was lost before.
  */
 static StoreOutcome
-op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
+op_take_told(StoreAnswer *answer, const RedisValue *v, bool repeated)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < -1 ||
 		v->integer > PG_INT32_MAX)
 		return STORE_PENDING;
-	op->receivers = Max((int) v->integer, 0);
+	answer->count = Max((int) v->integer, 0);
 	if (v->integer >= 0)
 		return STORE_OK;
 	return repeated ? STORE_UNKNOWN : STORE_GONE;
@@ -738,7 +731,7 @@ op_take_told(StoreOp *op, const RedisValue *v, bool repeated)
  * may be several; and how many more there may be
  */
 static StoreOutcome
-op_take_inspected(StoreOp *op, const RedisValue *v)
+op_take_inspected(StoreAnswer *answer, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements < 4 || v->elements > 6 ||
 		v[1].type != REDIS_REPLY_STRING ||
@@ -746,28 +739,28 @@ op_take_inspected(StoreOp *op, const RedisValue *v)
 		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
 
-	strlcpy(op->type_name, v[1].str, sizeof(op->type_name));
-	if (strcmp(op->type_name, "none") == 0)
-		op->value = STORE_VALUE_NONE;
-	else if (strcmp(op->type_name, "number") == 0)
-		op->value = STORE_VALUE_NUMBER;
-	else if (strcmp(op->type_name, "string") == 0 && v[4].len == 0)
-		op->value = STORE_VALUE_TOKEN;
+	strlcpy(answer->type_name, v[1].str, sizeof(answer->type_name));
+	if (strcmp(answer->type_name, "none") == 0)
+		answer->value = STORE_VALUE_NONE;
+	else if (strcmp(answer->type_name, "number") == 0)
+		answer->value = STORE_VALUE_NUMBER;
+	else if (strcmp(answer->type_name, "string") == 0 && v[4].len == 0)
+		answer->value = STORE_VALUE_TOKEN;
 	else if (v[4].len > 0)
 	{
 		int64		count = strtoi64(v[4].str, NULL, 10);
 
-		op->value = STORE_VALUE_LOCK;
-		op->hold_count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
-		op_copy_holder(op, &v[3]);
+		answer->value = STORE_VALUE_LOCK;
+		answer->count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
+		op_copy_holder(answer, &v[3]);
 		if (v->elements == 6 && v[6].type == REDIS_REPLY_INTEGER)
-			op->available = v[6].integer;
+			answer->available = v[6].integer;
 	}
 	else
-		op->value = STORE_VALUE_OTHER;
+		answer->value = STORE_VALUE_OTHER;
 	if (v->elements >= 5 && v[5].type == REDIS_REPLY_STRING)
-		strlcpy(op->digest, v[5].str, sizeof(op->digest));
-	op->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), STORE_TTL_MAX);
+		strlcpy(answer->digest, v[5].str, sizeof(answer->digest));
+	answer->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), STORE_TTL_MAX);
 	return STORE_OK;
 }
 
@@ -801,11 +794,11 @@ op_is_count(const RedisValue *v)
  * {code, what is free, what there is, clock}
  */
 static StoreOutcome
-op_take_value(StoreOp *op, const RedisValue *v)
+op_take_value(StoreAnswer *answer, const RedisValue *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
 		v[1].type != REDIS_REPLY_INTEGER || !op_is_count(&v[2]) ||
-		!op_take_clock(op, &v[4]))
+		!op_take_clock(answer, &v[4]))
 		return STORE_PENDING;
 	switch (v[1].integer)
 	{
@@ -813,18 +806,18 @@ op_take_value(StoreOp *op, const RedisValue *v)
 		case CREATE_BUSY:
 			if (!op_is_count(&v[3]))
 				return STORE_PENDING;
-			op->changed = v[1].integer == CREATE_DONE;
-			if (op_take_count(&v[2], &op->available) &&
-				op_take_count(&v[3], &op->total))
+			answer->changed = v[1].integer == CREATE_DONE;
+			if (op_take_count(&v[2], &answer->available) &&
+				op_take_count(&v[3], &answer->total))
 				return STORE_OK;
-			strlcpy(op->type_name, "string", sizeof(op->type_name));
-			op->value = STORE_VALUE_TOKEN;
-			op->ttl_ms = STORE_NO_TTL;
+			strlcpy(answer->type_name, "string", sizeof(answer->type_name));
+			answer->value = STORE_VALUE_TOKEN;
+			answer->ttl_ms = STORE_NO_TTL;
 			return STORE_WRONG_TYPE;
 		case CREATE_LATE:
 			return STORE_LATE;
 		case CREATE_WRONG_TYPE:
-			return op_take_obstacle(op, v);
+			return op_take_obstacle(answer, v);
 		case CREATE_MISSING:
 			return STORE_MISSING;
 	}
@@ -847,23 +840,24 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated)
 		case REPLY_QUEUED:
 			return op_take_queued(op, v);
 		case REPLY_DONE:
-			return op_take_number(op, v, 1, 1, &number);
+			return op_take_number(&op->answer, v, 1, 1, &number);
 		case REPLY_WATCHED:
-			return op_take_number(op, v, 1, STORE_TOKEN_MAX, &op->watch_ms);
+			return op_take_number(&op->answer, v, 1, STORE_TOKEN_MAX, &op->answer.ttl_ms);
 		case REPLY_TOKEN:
-			return op_take_number(op, v, Max(op->floor + 1, 1), STORE_TOKEN_MAX, &op->fence);
+			return op_take_number(&op->answer, v, Max(op->args.floor + 1, 1), STORE_TOKEN_MAX,
+								  &op->answer.fence);
 		case REPLY_TOLD:
-			return op_take_told(op, v, repeated);
+			return op_take_told(&op->answer, v, repeated);
 		case REPLY_INSPECTED:
-			return op_take_inspected(op, v);
+			return op_take_inspected(&op->answer, v);
 		case REPLY_VALUE:
-			return op_take_value(op, v);
+			return op_take_value(&op->answer, v);
 		case REPLY_AWAITED:
 			return op_take_awaited(op, v);
 		case REPLY_NOTIFIED:
-			outcome = op_take_number(op, v, 0, PG_INT32_MAX, &number);
+			outcome = op_take_number(&op->answer, v, 0, PG_INT32_MAX, &number);
 			if (outcome == STORE_OK)
-				op->receivers = (int) number;
+				op->answer.count = (int) number;
 			return outcome;
 		case REPLY_TOGETHER:
 			break;				/* redis_take_together() */
@@ -886,7 +880,7 @@ op_take_plain(StoreOp *op, const RedisValue *v)
 		case STORE_TIME:
 			if (!resp_value_time(v, &us))
 				return STORE_PENDING;
-			op->store_ms = us / LR_US_PER_MS;
+			op->answer.store_ms = us / LR_US_PER_MS;
 			return STORE_OK;
 		case STORE_FACTS:
 			return v->type == REDIS_REPLY_STRING ? STORE_OK : STORE_PENDING;
@@ -900,7 +894,6 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
 {
 	const KindCall *call = op_call(op);
 
-	op->store_ms = 0;
 	return call != NULL ? op_take_call(op, call->reply, v, repeated) : op_take_plain(op, v);
 }
 
@@ -917,11 +910,6 @@ redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which)
 	StoreOutcome outcome;
 
 	*which = -1;
-	for (int i = 0; i < n; i++)
-	{
-		ops[i].value = STORE_VALUE_NONE;
-		ops[i].store_ms = 0;
-	}
 	if (obstacle)
 	{
 		if (v[4].type != REDIS_REPLY_INTEGER || v[4].integer < 1 || v[4].integer > n)

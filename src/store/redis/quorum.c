@@ -55,7 +55,7 @@ quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 
 		if (copy == NULL)
 			continue;
-		c->own_fault += copy->own_fault;
+		c->own_fault += copy->answer.own_fault;
 		switch (copy->outcome)
 		{
 			case STORE_OK:
@@ -88,7 +88,7 @@ quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 				break;
 			case STORE_PENDING:
 				c->open += votes[i].awaited;
-				c->may_have_run = c->may_have_run || copy->sent_at != 0;
+				c->may_have_run = c->may_have_run || copy->sent.at != 0;
 				break;
 			default:
 				break;
@@ -109,7 +109,7 @@ quorum_bar(const QuorumCount *c)
 static StoreOutcome
 quorum_failed(StoreOp *op, const QuorumCount *c)
 {
-	op->own_fault = c->own_fault >= quorum_bar(c);
+	op->answer.own_fault = c->own_fault >= quorum_bar(c);
 	if (c->may_have_run)
 		return STORE_UNKNOWN;
 	if (c->denied >= quorum_bar(c))
@@ -134,61 +134,41 @@ quorum_note_sent(StoreOp *op, const QuorumVote *votes, int n)
 	{
 		const StoreOp *copy = votes[i].copy;
 
-		if (copy == NULL || copy->sent_at == 0)
+		if (copy == NULL || copy->sent.at == 0)
 			continue;
-		if (op->sent_at == 0 || copy->sent_at < op->sent_at)
-			op->sent_at = copy->sent_at;
-		op->resent = op->resent || copy->resent;
+		if (op->sent.at == 0 || copy->sent.at < op->sent.at)
+			op->sent.at = copy->sent.at;
+		op->sent.again = op->sent.again || copy->sent.again;
 	}
 }
 
 /*
- * quorum_copy_results --- take the results from the answer of one node
- */
-static void
-quorum_copy_results(StoreOp *op, const StoreOp *copy)
-{
-	op->store_ms = copy->store_ms;
-	op->value = copy->value;
-	op->hold_count = copy->hold_count;
-	op->available = copy->available;
-	op->total = copy->total;
-	op->changed = copy->changed;
-	op->watch_ms = copy->watch_ms;
-	strlcpy(op->holder, copy->holder, sizeof(op->holder));
-	strlcpy(op->type_name, copy->type_name, sizeof(op->type_name));
-	strlcpy(op->digest, copy->digest, sizeof(op->digest));
-}
-
-/*
- * quorum_take_done --- results of the nodes that have done it: the highest token, the
- * most receivers
+ * quorum_take_done --- what nodes that have done it have answered: the highest token, the
+ * highest count of notified waiters, and else what the first one has
  */
 static void
 quorum_take_done(StoreOp *op, const QuorumVote *votes, int n)
 {
-	const StoreOp *first = NULL;
+	int64		fence = 0;
+	int			count = 0;
 
-	op->fence = 0;
-	op->receivers = 0;
-	for (int i = 0; i < n; i++)
+	for (int i = n - 1; i >= 0; i--)
 	{
 		const StoreOp *copy = votes[i].copy;
 
 		if (copy == NULL || copy->outcome != STORE_OK)
 			continue;
-		if (first == NULL)
-			first = copy;
-		op->fence = Max(op->fence, copy->fence);
-		op->receivers = Max(op->receivers, copy->receivers);
+		op->answer = copy->answer;
+		fence = Max(fence, copy->answer.fence);
+		count = Max(count, copy->answer.count);
 	}
-	if (first != NULL)
-		quorum_copy_results(op, first);
+	op->answer.fence = fence;
+	op->answer.count = count;
 }
 
 /* Do both answers show the same holder? */
 static bool
-quorum_same(const StoreOp *one, const StoreOp *other)
+quorum_same(const StoreAnswer *one, const StoreAnswer *other)
 {
 	return one->value == other->value && strcmp(one->holder, other->holder) == 0 &&
 		strcmp(one->digest, other->digest) == 0;
@@ -213,7 +193,7 @@ quorum_most_named(const QuorumVote *votes, int n, StoreOutcome outcome, int *nam
 			continue;
 		for (int j = 0; j < n; j++)
 			if (votes[j].copy != NULL && votes[j].copy->outcome == outcome &&
-				quorum_same(copy, votes[j].copy))
+				quorum_same(&copy->answer, &votes[j].copy->answer))
 				same++;
 		if (same > *named)
 		{
@@ -243,8 +223,8 @@ quorum_ttl(const QuorumVote *votes, int n)
 
 		if (copy != NULL && (copy->outcome == STORE_BUSY || copy->outcome == STORE_WRONG_TYPE ||
 							 (copy->outcome == STORE_OK && copy->kind == STORE_INSPECT &&
-							  copy->value != STORE_VALUE_NONE)))
-			ttl = copy->ttl_ms == STORE_NO_TTL ? STORE_TTL_MAX : copy->ttl_ms;
+							  copy->answer.value != STORE_VALUE_NONE)))
+			ttl = copy->answer.ttl_ms == STORE_NO_TTL ? STORE_TTL_MAX : copy->answer.ttl_ms;
 		else if (copy != NULL && copy->outcome != STORE_OK && copy->outcome != STORE_PENDING)
 			continue;
 		for (at = count++; at > 0 && ttls[at - 1] > ttl; at--)
@@ -290,8 +270,8 @@ quorum_decide_create(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
 	most = quorum_most_named(votes, c->n,
 							 c->wrong >= quorum_bar(c) || c->wrong == c->busy ?
 							 STORE_WRONG_TYPE : STORE_BUSY, &named);
-	quorum_copy_results(op, most);
-	op->ttl_ms = quorum_ttl(votes, c->n);
+	op->answer = most->answer;
+	op->answer.ttl_ms = quorum_ttl(votes, c->n);
 	return most->outcome;
 }
 
@@ -310,11 +290,10 @@ quorum_decide_owned(StoreOp *op, const QuorumVote *votes, const QuorumCount *c)
 	}
 	if (c->lost >= quorum_bar(c))
 	{
-		bool		other = c->wrong > c->lost / 2;
+		StoreOutcome lost = c->wrong > c->lost / 2 ? STORE_WRONG_TYPE : STORE_GONE;
 
-		quorum_copy_results(op, quorum_most_named(votes, c->n, other ? STORE_WRONG_TYPE :
-												  STORE_GONE, &named));
-		return other ? STORE_WRONG_TYPE : STORE_GONE;
+		op->answer = quorum_most_named(votes, c->n, lost, &named)->answer;
+		return lost;
 	}
 	if (c->ok + c->open >= c->q || (c->lost > 0 && c->lost + c->open >= quorum_bar(c)))
 		return STORE_PENDING;
@@ -357,18 +336,18 @@ quorum_decide_inspect(StoreOp *op, const QuorumVote *votes, const QuorumCount *c
 		return STORE_PENDING;
 	if (c->ok < c->q)
 		return quorum_failed(op, c);
-	quorum_copy_results(op, most);
-	op->ttl_ms = quorum_ttl(votes, c->n);
+	op->answer = most->answer;
+	op->answer.ttl_ms = quorum_ttl(votes, c->n);
 	if (named >= c->q)
 		return STORE_OK;
 
 	/* There are several owners: nobody holds the lock, and nobody can acquire it. */
-	op->holder[0] = op->digest[0] = '\0';
-	op->hold_count = 0;
-	if (most->value == STORE_VALUE_NONE)
+	op->answer.holder[0] = op->answer.digest[0] = '\0';
+	op->answer.count = 0;
+	if (most->answer.value == STORE_VALUE_NONE)
 	{
-		op->value = STORE_VALUE_LOCK;
-		strlcpy(op->type_name, "hash", sizeof(op->type_name));
+		op->answer.value = STORE_VALUE_LOCK;
+		strlcpy(op->answer.type_name, "hash", sizeof(op->answer.type_name));
 	}
 	return STORE_OK;
 }

@@ -226,7 +226,7 @@ typedef struct QuorumBatch
 static inline int
 quorum_group(const StoreOp *op)
 {
-	return Max(op->together, 1);
+	return Max(op->args.together, 1);
 }
 
 /* See NodeSetMethod; the set is that of a QuorumBatch. */

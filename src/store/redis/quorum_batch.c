@@ -125,7 +125,6 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 	{
 		memset(&b->states[i], 0, sizeof(QuorumOp));
 		b->states[i].attempt = 1;
-		ops[i].topology = 0;
 		for (int row = 0; row < LR_MAX_MASTERS; row++)
 			b->states[i].copy[row] = b->states[i].undo[row] = -1;
 	}

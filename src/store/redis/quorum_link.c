@@ -61,10 +61,8 @@ link_has_room(QuorumLink *l, int more, size_t more_text)
 
 			if (copy->name != NULL)
 				copy->name = texts + (copy->name - l->texts);
-			if (copy->token != NULL)
-				copy->token = texts + (copy->token - l->texts);
-			if (copy->owner_text != NULL)
-				copy->owner_text = texts + (copy->owner_text - l->texts);
+			if (copy->text != NULL)
+				copy->text = texts + (copy->text - l->texts);
 		}
 		if (l->text_used > 0)
 			memcpy(texts, l->texts, l->text_used);
@@ -153,30 +151,21 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	const char *end = old + l->text_used;
 	StoreOp    *copy;
 
-	if (!link_has_room(l, 1, from.name_len + from.token_len + from.owner_text_len))
+	if (!link_has_room(l, 1, from.name_len + from.text_len))
 		return -1;
 	copy = &l->copies[l->used];
 	*copy = from;
 	copy->kind = kind;
 	copy->name = link_put_text(l, old, end, from.name, from.name_len);
-	copy->token = link_put_text(l, old, end, from.token, from.token_len);
-	copy->owner_text = link_put_text(l, old, end, from.owner_text, from.owner_text_len);
+	copy->text = link_put_text(l, old, end, from.text, from.text_len);
 	if (kind != STORE_CREATE)
-		copy->together = 0;
+		copy->args.together = 0;
 	if (kind != from.kind)
 		copy->keep_ms = 0;		/* nothing to keep: it was never held */
 	copy->min_replicas = 0;		/* a vote is that of the master alone */
 	copy->outcome = STORE_PENDING;
-	copy->part = copy->slot = copy->redirects = 0;
-	copy->sent_at = copy->not_after = 0;
-	copy->topology = 0;
-	copy->fence = copy->store_ms = copy->ttl_ms = 0;
-	copy->nodes = 0;
-	copy->receivers = copy->hold_count = 0;
-	copy->asking = copy->quiet = copy->resent = copy->done = copy->own_fault = false;
-	copy->without = 0;
-	copy->value = STORE_VALUE_NONE;
-	copy->holder[0] = copy->type_name[0] = copy->digest[0] = '\0';
+	memset(&copy->sent, 0, sizeof(StoreSent));
+	memset(&copy->answer, 0, sizeof(StoreAnswer));
 	l->notes[l->used].fate = COPY_PLAIN;
 	l->notes[l->used].heard = false;
 	l->notes[l->used].op = -1;
@@ -213,7 +202,7 @@ void
 link_cancel_one(StoreOp *copy)
 {
 	copy->kind = STORE_TIME;
-	copy->together = 0;
+	copy->args.together = 0;
 }
 
 /*
@@ -226,7 +215,7 @@ link_cancel(QuorumLink *l)
 	{
 		StoreOp    *copy = &l->copies[i];
 
-		if (copy->outcome == STORE_PENDING && copy->sent_at == 0 &&
+		if (copy->outcome == STORE_PENDING && copy->sent.at == 0 &&
 			copy->kind != STORE_RELEASE && copy->kind != STORE_RENEW &&
 			l->notes[i].fate == COPY_PLAIN)
 			link_cancel_one(copy);
@@ -258,7 +247,7 @@ link_has_news(const QuorumLink *l)
 bool
 copy_is_plain(const StoreOp *copy)
 {
-	return (copy->outcome == STORE_OK || copy->outcome == STORE_GONE) && !copy->resent;
+	return (copy->outcome == STORE_OK || copy->outcome == STORE_GONE) && !copy->sent.again;
 }
 
 /*
@@ -281,7 +270,7 @@ link_taint(QuorumLink *l, const StoreOp *release)
 bool
 link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
 {
-	return op->token != NULL && op->kind == STORE_CREATE && now < l->tainted_until &&
+	return op->text != NULL && op->kind == STORE_CREATE && now < l->tainted_until &&
 		(l->all_tainted || memcmp(l->tainted_id, op->id, STORE_ID_LEN) == 0);
 }
 

@@ -42,7 +42,7 @@
  */
 #define SPLIT_TTL			500
 
-/* How long to wait for an answer that is wanted (StoreOp.wanted). */
+/* How long to wait for an answer that is wanted (StoreArgs.wanted). */
 #define WANTED_TIME			(100 * LR_US_PER_MS)
 
 /* ----------
@@ -68,8 +68,8 @@ quorum_copy(const QuorumBatch *b, int row, int which)
 static bool
 quorum_may_vote(const QuorumLink *l, const StoreOp *copy)
 {
-	return copy->topology == l->node.conn.facts.life &&
-		masters_may_vote(l->node.conn.facts.since, copy->sent_at);
+	return copy->sent.topology == l->node.conn.facts.life &&
+		masters_may_vote(l->node.conn.facts.since, copy->sent.at);
 }
 
 /*
@@ -90,8 +90,8 @@ quorum_void_others(QuorumBatch *b, int row)
 		return;
 	b->life[row] = life;
 	for (int i = 0; i < l->used; i++)
-		if (l->copies[i].outcome != STORE_PENDING && l->copies[i].topology != 0 &&
-			l->copies[i].topology != life)
+		if (l->copies[i].outcome != STORE_PENDING && l->copies[i].sent.topology != 0 &&
+			l->copies[i].sent.topology != life)
 			l->copies[i].outcome = STORE_UNKNOWN;
 }
 
@@ -115,12 +115,12 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 		const StoreOp *copy = quorum_copy(b, i, which);
 
 		if (copy == NULL ||
-			(s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->fence < s->token))
+			(s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->answer.fence < s->token))
 			continue;
 		votes[i].copy = copy;
 		votes[i].awaited = !b->set.over && l->node.batch.active && (b->silent & (1U << i)) == 0;
 		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
-			!link_is_tainted(l, copy, copy->sent_at) && quorum_may_vote(l, copy);
+			!link_is_tainted(l, copy, copy->sent.at) && quorum_may_vote(l, copy);
 	}
 }
 
@@ -210,10 +210,10 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 	if (copy == NULL)
 		return false;
 	outcome = copy->outcome;
-	if (outcome == STORE_UNKNOWN || copy->resent ||
+	if (outcome == STORE_UNKNOWN || copy->sent.again ||
 		(s->undo[row] >= 0 && !copy_is_plain(&l->copies[s->undo[row]])))
 		*left_out |= 1U << row;
-	if (outcome == STORE_PENDING && s->phase != PHASE_RAISE && copy->sent_at == 0)
+	if (outcome == STORE_PENDING && s->phase != PHASE_RAISE && copy->sent.at == 0)
 	{
 		link_cancel_one(copy);
 		s->copy[row] = -1;
@@ -225,8 +225,8 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 		s->undo[row] = link_put(l, op, STORE_RELEASE);
 		if (s->undo[row] < 0)
 			return false;
-		l->copies[s->undo[row]].quiet = quiet;
-		if (op->token != NULL)
+		l->copies[s->undo[row]].args.quiet = quiet;
+		if (op->text != NULL)
 			link_watch(l, s->undo[row], COPY_UNDOES, 0);
 		return true;
 	}
@@ -307,7 +307,7 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 			s->first = i;
 	for (int k = 0; k < n; k++)
 	{
-		b->batch.ops[which + k].sent_at = 0;
+		b->batch.ops[which + k].sent.at = 0;
 		for (int i = 0; i < LR_MAX_MASTERS; i++)
 			b->states[which + k].copy[i] = -1;
 	}
@@ -336,18 +336,18 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 
 	for (int i = 0; i < b->set.n; i++)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
-			votes[i].copy->fence == op->fence)
+			votes[i].copy->answer.fence == op->answer.fence)
 			level++;
 	if (level >= masters_quorum(b->set.n))
 		return false;
 
 	mint = *op;
-	mint.floor = op->fence - 1;
-	s->token = op->fence;
+	mint.args.floor = op->answer.fence - 1;
+	s->token = op->answer.fence;
 	s->phase = PHASE_RAISE;
 	for (int i = 0; i < b->set.n; i++)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
-			votes[i].copy->fence != op->fence)
+			votes[i].copy->answer.fence != op->answer.fence)
 			link_ask(b->link[i], quorum_put(b, i, which, &mint, 1, STORE_MINT),
 					 b->batch.deadline);
 	return true;
@@ -374,17 +374,17 @@ quorum_turn_force(QuorumBatch *b, int which)
 
 		if (seen == NULL || seen->kind != STORE_INSPECT || seen->outcome != STORE_OK)
 			continue;
-		strlcpy(owner, seen->digest[0] != '\0' ? seen->digest : seen->holder, sizeof(owner));
-		if ((seen->value != STORE_VALUE_LOCK && seen->value != STORE_VALUE_TOKEN) ||
-			(op->owner_text_len > 0 && !store_names_owner(op, owner)))
+		strlcpy(owner, store_owners(&seen->answer), sizeof(owner));
+		if ((seen->answer.value != STORE_VALUE_LOCK && seen->answer.value != STORE_VALUE_TOKEN) ||
+			(op->text_len > 0 && !store_names_owner(op, owner)))
 		{
 			seen->kind = STORE_FORCE;
-			seen->outcome = seen->value == STORE_VALUE_OTHER ? STORE_WRONG_TYPE : STORE_GONE;
+			seen->outcome = seen->answer.value == STORE_VALUE_OTHER ? STORE_WRONG_TYPE : STORE_GONE;
 			continue;
 		}
 		force = *seen;
-		force.owner_text = owner;
-		force.owner_text_len = strlen(owner);
+		force.text = owner;
+		force.text_len = strlen(owner);
 		link_ask(b->link[i], quorum_put(b, i, which, &force, 1, STORE_FORCE),
 				 b->batch.deadline);
 	}
@@ -410,7 +410,7 @@ quorum_repair(QuorumLink *l, int which, int other)
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
 
-	if (renewal->outcome != STORE_GONE || renewal->holder[0] != '\0' ||
+	if (renewal->outcome != STORE_GONE || renewal->answer.holder[0] != '\0' ||
 		renewal->lease_ms <= 0)
 		return;
 	create = link_put(l, renewal, STORE_CREATE);
@@ -483,8 +483,8 @@ quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
 	 * After a lost connection the witness may have forgotten the lock itself, which
 	 * proves nothing.
 	 */
-	if (witness->copies[which].outcome == STORE_GONE && !witness->copies[which].resent &&
-		l != NULL)
+	if (witness->copies[which].outcome == STORE_GONE &&
+		!witness->copies[which].sent.again && l != NULL)
 		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
 				 lr_now() + lr_call_budget());
 }
@@ -540,7 +540,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 		else if (copy != NULL && copy->outcome == STORE_OK)
 			words = copy->kind != STORE_CREATE || quorum_may_vote(l, copy) ?
 				"It has answered." :
-				masters_may_vote(l->node.conn.facts.booted_by, copy->sent_at) ?
+				masters_may_vote(l->node.conn.facts.booted_by, copy->sent.at) ?
 				"It has no vote, since another server was there until lately." :
 				"It has no vote, since it was started lately.";
 		else if (copy != NULL && copy->outcome > STORE_OK && copy->outcome < STORE_REFUSED)
@@ -577,7 +577,7 @@ quorum_note_without(const QuorumBatch *b, int which)
 		const StoreOp *copy = quorum_copy(b, i, which);
 
 		if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
-			op->without |= 1U << i;
+			op->sent.without |= 1U << i;
 	}
 }
 
@@ -592,7 +592,7 @@ copy_may_have(const StoreOp *copy, const QuorumLink *l)
 	if (copy->kind == STORE_MINT)
 		return true;			/* follows its create */
 	if (copy->outcome == STORE_PENDING)
-		return copy->sent_at != 0 || l->node.conn.state == CONN_READY;
+		return copy->sent.at != 0 || l->node.conn.state == CONN_READY;
 	return copy->outcome == STORE_OK ||
 		copy->outcome == (copy->kind == STORE_CREATE ? STORE_UNKNOWN : STORE_GONE);
 }
@@ -607,7 +607,7 @@ static bool
 copy_may_keep(const StoreOp *copy, const QuorumLink *l)
 {
 	if (copy->outcome == STORE_PENDING)
-		return copy->wanted != 0 || copy->sent_at == 0 || l->node.conn.state != CONN_READY;
+		return copy->args.wanted != 0 || copy->sent.at == 0 || l->node.conn.state != CONN_READY;
 	return copy->outcome != STORE_OK && copy->outcome != STORE_GONE &&
 		copy->outcome != STORE_WRONG_TYPE;
 }
@@ -665,8 +665,8 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 
 	if (outcome >= STORE_REFUSED || (outcome == STORE_BUSY && op->kind != STORE_CREATE))
 		quorum_explain(b, which, outcome);
-	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent_at != 0)
-		op->sent_at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
+	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent.at != 0)
+		op->sent.at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
 	if (outcome == STORE_OK && op->kind == STORE_CREATE)
 	{
 		quorum_note_without(b, which);
@@ -674,11 +674,11 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 	}
 	if (op->kind == STORE_RELEASE ||
 		(outcome == STORE_OK && (op->kind == STORE_CREATE || op->kind == STORE_RENEW)))
-		op->nodes = quorum_nodes(b, which);
+		op->sent.nodes = quorum_nodes(b, which);
 	if (op->kind == STORE_TIME)
-		op->store_ms = op->sent_at / LR_US_PER_MS;
-	if (op->sent_at != 0 && store_runs_once(op->kind))
-		op->not_after = b->batch.deadline / LR_US_PER_MS;
+		op->answer.store_ms = op->sent.at / LR_US_PER_MS;
+	if (op->sent.at != 0 && store_runs_once(op->kind))
+		op->sent.not_after = b->batch.deadline / LR_US_PER_MS;
 	batch_settle(&b->batch, op, outcome);
 }
 
@@ -693,7 +693,8 @@ quorum_settle_split(QuorumBatch *b, int which, int n)
 		StoreOp    *op = &b->batch.ops[which + k];
 
 		quorum_settle(b, which + k, STORE_BUSY);
-		op->ttl_ms = op->ttl_ms == STORE_NO_TTL ? SPLIT_TTL : Min(op->ttl_ms, SPLIT_TTL);
+		op->answer.ttl_ms = op->answer.ttl_ms == STORE_NO_TTL ? SPLIT_TTL :
+			Min(op->answer.ttl_ms, SPLIT_TTL);
 	}
 }
 
@@ -791,7 +792,7 @@ quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
 	if (now >= s->linger_until)
 		return false;
 	for (int i = 0; i < b->set.n; i++)
-		if ((b->batch.ops[which].wanted & (1U << i)) != 0 && votes[i].awaited &&
+		if ((b->batch.ops[which].args.wanted & (1U << i)) != 0 && votes[i].awaited &&
 			votes[i].copy->outcome == STORE_PENDING)
 		{
 			b->set.look_at = Min(b->set.look_at, s->linger_until);
@@ -834,13 +835,13 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->set.n);
 	}
-	if (ops->wanted != 0 && quorum_awaits_wanted(b, which, votes))
+	if (ops->args.wanted != 0 && quorum_awaits_wanted(b, which, votes))
 		return;
 	if (outcome == STORE_OK && quorum_is_for_all(ops->kind) && quorum_lingers(b, which))
 		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
-		ops->fence = s->token;
-	else if (outcome == STORE_OK && (ops->fenced || ops->kind == STORE_MINT) &&
+		ops->answer.fence = s->token;
+	else if (outcome == STORE_OK && (ops->args.fenced || ops->kind == STORE_MINT) &&
 			 quorum_raise(b, which, votes))
 		return;
 

@@ -516,8 +516,10 @@ redis_forget(StoreHandle *h, const StoreOp *op)
 {
 	NodeSet    *s = redis_set(h);
 
-	if (op->part >= 0 && op->part < s->n && s->node[op->part] != NULL && !op->asking)
-		node_batch_forget(s->node[op->part], op);
+	int			part = op->sent.part;
+
+	if (part >= 0 && part < s->n && s->node[part] != NULL && !op->sent.asking)
+		node_batch_forget(s->node[part], op);
 }
 
 /*

@@ -179,7 +179,7 @@ lifetime_left_ms(const Entry *e)
 void
 entry_refuse(StoreOp *op, const TableTrouble *trouble)
 {
-	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
+	memset(&op->answer, 0, sizeof(StoreAnswer));
 	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
 }
 
@@ -205,8 +205,8 @@ void
 entry_busy(StoreOp *op, int64 ttl_ms)
 {
 	op->outcome = STORE_BUSY;
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = ttl_ms;
+	op->answer.value = STORE_VALUE_LOCK;
+	op->answer.ttl_ms = ttl_ms;
 }
 
 bool
@@ -683,7 +683,7 @@ void
 row_is_taken(const Entry *row, StoreOp *op)
 {
 	entry_busy(op, row->left_ms);
-	row_tell_owner(row, op->holder);
+	row_tell_owner(row, op->answer.holder);
 }
 
 Entry *

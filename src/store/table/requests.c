@@ -202,37 +202,32 @@ void
 request_put_op(TableRequest *request, int i, const StoreOp *op)
 {
 	TableOp    *out = op_in(request, i);
-	bool		by_owner = op->kind == STORE_FORCE;
-	const char *text = by_owner ? op->owner_text : op->token;
-	int			len = by_owner ? op->owner_text_len : op->token_len;
 
 	Assert(op->name_len <= LR_NAME_MAX);
 	out->op = *op;
-	out->op.name = out->op.owner_text = out->op.token = NULL;
+	out->op.name = out->op.text = NULL;
+	out->op.text_len = Min(op->text_len, LR_OWNER_MAX);
 	if (op->name_len > 0)
 		memcpy(out->name, op->name, op->name_len);
-	out->text_len = text != NULL ? Min(len, LR_OWNER_MAX) : 0;
-	if (out->text_len > 0)
-		memcpy(out->text, text, out->text_len);
+	if (out->op.text_len > 0)
+		memcpy(out->text, op->text, out->op.text_len);
 }
 
 /*
  * request_get_answer --- copy the results of an operation, and return its outcome
  *
- * The caller sets op->outcome.  The worker sets neither the type, as a table has rows only, nor
- * not_after, as no create can arrive late.
+ * The caller sets op->outcome.  The worker does not set the type, as a table has rows only.
  */
 StoreOutcome
 request_get_answer(TableRequest *request, int i, StoreOp *op)
 {
-	const StoreOp *answer = &op_in(request, i)->op;
+	const StoreOp *done = &op_in(request, i)->op;
 
 	Assert(request_state(request) == REQUEST_DONE);
-	memcpy(STORE_RESULTS(op), STORE_RESULTS(answer), STORE_RESULTS_SIZE);
-	op->outcome = STORE_PENDING;
-	strlcpy(op->type_name, answer->value == STORE_VALUE_NONE ? "none" : "row",
-			sizeof(op->type_name));
-	return answer->outcome;
+	op->answer = done->answer;
+	strlcpy(op->answer.type_name, done->answer.value == STORE_VALUE_NONE ? "none" : "row",
+			sizeof(op->answer.type_name));
+	return done->outcome;
 }
 
 static void
@@ -372,14 +367,16 @@ request_take_op(TableRequest *request, int i, StoreOp *op)
 
 	*op = in->op;
 	op->name = in->name;
-	op->owner_text = op->token = in->text;
-	op->owner_text_len = op->token_len = in->text_len;
+	op->text = in->text;
 }
 
 void
 request_put_results(TableRequest *request, int i, const StoreOp *op)
 {
-	memcpy(STORE_RESULTS(&op_in(request, i)->op), STORE_RESULTS(op), STORE_RESULTS_SIZE);
+	StoreOp    *out = &op_in(request, i)->op;
+
+	out->outcome = op->outcome;
+	out->answer = op->answer;
 }
 
 void

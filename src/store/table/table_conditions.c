@@ -161,7 +161,7 @@ condition_ask(StoreOp *op)
 	if (w->notified)
 		return;
 	entry_busy(op, op->lease_ms);
-	if (op->wait_ms == 0)
+	if (op->args.wait_ms == 0)
 		wait_forget(w);
 }
 
@@ -190,7 +190,7 @@ condition_release(StoreOp *op)
 	op->outcome = w != NULL ? STORE_OK : STORE_GONE;
 	if (w == NULL)
 		return;
-	pass = w->notified && !op->acted;
+	pass = w->notified && !op->args.acted;
 	wait_forget(w);
 	if (pass)
 		(void) wait_notify_one(op);
@@ -200,9 +200,8 @@ static void
 condition_notify(StoreOp *op)
 {
 	wait_pass_on_dead(op);
-	op->receivers = 0;
-	while (op->receivers < op->count && wait_notify_one(op))
-		op->receivers++;
+	while (op->answer.count < op->amount && wait_notify_one(op))
+		op->answer.count++;
 }
 
 void
@@ -211,7 +210,7 @@ condition_carry_out(StoreOp *op)
 	switch (op->kind)
 	{
 		case STORE_CREATE:
-			if (op->gives_back != 0)
+			if (op->args.gives_back != 0)
 				condition_queue(op);
 			else
 				condition_ask(op);

@@ -149,7 +149,7 @@ count_find(LockTables *tables, StoreOp *op)
 	if (value == NULL)
 		return NULL;
 	op->outcome = STORE_OK;
-	op->available = op->total = value->number;
+	op->answer.available = op->answer.total = value->number;
 	return value;
 }
 
@@ -169,7 +169,7 @@ count_add(LockTables *tables, StoreOp *op, int64 amount)
 		entry_refuse(op, &tables->trouble);
 		return false;
 	}
-	op->available = op->total = value;
+	op->answer.available = op->answer.total = value;
 	return value_write(tables, op, value);
 }
 
@@ -196,16 +196,16 @@ count_define(LockTables *tables, StoreOp *op)
 	if (value == NULL)
 		return;
 	counts = value->left_ms != 0;
-	op->changed = (op->change != CHANGE_INIT || !counts) &&
-		(op->change != CHANGE_DELETE || counts);
-	if (!op->changed)
+	op->answer.changed = (op->args.change != CHANGE_INIT || !counts) &&
+		(op->args.change != CHANGE_DELETE || counts);
+	if (!op->answer.changed)
 		return;
-	switch (op->change)
+	switch (op->args.change)
 	{
 		case CHANGE_SET:
 		case CHANGE_INIT:
 			value->left_ms = 0;
-			op->available = op->total = op->amount;
+			op->answer.available = op->answer.total = op->amount;
 			(void) value_write(tables, op, op->amount);
 			break;
 		case CHANGE_ADD:
@@ -309,7 +309,7 @@ latch_count(LockTables *tables, StoreOp *op)
 		done = count_add(tables, op, -op->amount);
 	else
 	{
-		op->available = op->total = 0;
+		op->answer.available = op->answer.total = 0;
 		done = value->left_ms == 0 || value_delete(tables, op);
 	}
 	if (done)
@@ -486,14 +486,14 @@ permit_define(LockTables *tables, StoreOp *op)
 	counts = total->left_ms != 0;
 	had = count_permits(tables, op).n;
 	op->outcome = STORE_OK;
-	op->changed = counts;
-	switch (op->change)
+	op->answer.changed = counts;
+	switch (op->args.change)
 	{
 		case CHANGE_SET:
-			op->changed = !counts || was != op->amount;
+			op->answer.changed = !counts || was != op->amount;
 			break;
 		case CHANGE_INIT:
-			op->changed = !counts;
+			op->answer.changed = !counts;
 			break;
 		case CHANGE_ADD:
 			value += was;
@@ -502,16 +502,16 @@ permit_define(LockTables *tables, StoreOp *op)
 			break;
 		case CHANGE_DRAIN:
 			value = had;
-			op->changed = counts && was > had;
+			op->answer.changed = counts && was > had;
 			break;
 		case CHANGE_DELETE:
 			break;
 	}
-	if (!op->changed)
+	if (!op->answer.changed)
 		value = was;
-	op->total = value;
-	op->available = (op->change == CHANGE_DRAIN ? was : value) - had;
-	if (op->changed)
+	op->answer.total = value;
+	op->answer.available = (op->args.change == CHANGE_DRAIN ? was : value) - had;
+	if (op->answer.changed)
 		(void) value_write(tables, op, value);
 }
 
@@ -523,8 +523,8 @@ permit_value(LockTables *tables, StoreOp *op)
 
 	if (total == NULL)
 		return;
-	op->total = total->number;
-	op->available = total->number - count_permits(tables, op).n;
+	op->answer.total = total->number;
+	op->answer.available = total->number - count_permits(tables, op).n;
 	op->outcome = total->left_ms != 0 ? STORE_OK : STORE_MISSING;
 }
 
@@ -543,11 +543,12 @@ permits_inspect(LockTables *tables, StoreOp *op)
 	total = had.n > 0 ? value_find(tables, op, KIND_PERMIT) : NULL;
 	if (total == NULL)
 		return;
-	op->value = STORE_VALUE_LOCK;
-	op->hold_count = (int) had.n;
-	op->available = total->number - had.n;
-	op->ttl_ms = op->available > 0 ? STORE_NO_TTL : had.first_ms;
-	snprintf(op->holder, sizeof(op->holder), "%lld %s", (long long) had.n,
+	op->answer.value = STORE_VALUE_LOCK;
+	op->answer.count = (int) had.n;
+	op->answer.available = total->number - had.n;
+	op->answer.ttl_ms = op->answer.available > 0 ? STORE_NO_TTL : had.first_ms;
+	snprintf(op->answer.holder, sizeof(op->answer.holder), "%lld %s", (long long) had.n,
 			 had.n == 1 ? "permit" : "permits");
-	snprintf(op->digest, sizeof(op->digest), "permits %016llx", (unsigned long long) had.sum);
+	snprintf(op->answer.digest, sizeof(op->answer.digest), "permits %016llx",
+			 (unsigned long long) had.sum);
 }

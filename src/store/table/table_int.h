@@ -100,9 +100,8 @@ typedef enum RequestState
 typedef struct TableOp
 {
 	StoreOp		op;				/* its pointers are NULL */
-	int			text_len;
 	char		name[LR_NAME_MAX];
-	char		text[LR_OWNER_MAX]; /* owner_text, or the digest of a token */
+	char		text[LR_OWNER_MAX]; /* a whole owner, or the digest of a token */
 } TableOp;
 
 typedef struct TableRequest

@@ -53,7 +53,7 @@ find_of(LockTables *tables, StoreOp *op, uint64 owner)
 		return row;
 	op->outcome = STORE_GONE;
 	if (row->left_ms != 0)
-		row_tell_owner(row, op->holder);
+		row_tell_owner(row, op->answer.holder);
 	return NULL;
 }
 
@@ -90,7 +90,7 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
 	if (!entry_put(tables, IN_COUNTERS, op))
 		return false;
 	tables->wrote = false;
-	op->fence = token;
+	op->answer.fence = token;
 	return true;
 }
 
@@ -200,7 +200,7 @@ read_create(LockTables *tables, StoreOp *op)
 	if (row == NULL)
 		return;
 	if (row->left_ms != 0 && !entry_is_shared(row) &&
-		(op->beside == 0 || !row_is_of(row, op->beside)))
+		(op->args.beside == 0 || !row_is_of(row, op->args.beside)))
 	{
 		row_is_taken(row, op);
 		return;
@@ -244,7 +244,7 @@ find_both(LockTables *tables, StoreOp *op)
 		return NULL;
 	op->outcome = STORE_GONE;
 	if (!entry_is_shared(row) && row->left_ms != 0)
-		row_tell_owner(row, op->holder);
+		row_tell_owner(row, op->answer.holder);
 	return NULL;
 }
 
@@ -258,7 +258,7 @@ read_renew(LockTables *tables, StoreOp *op)
 
 	if (row == NULL)
 		return;
-	op->watch_ms = row->left_ms;
+	op->answer.ttl_ms = row->left_ms;
 	if (entry_extend(tables, IN_ROWS, op))
 		(void) entry_extend(tables, IN_SHARES, op);
 }
@@ -306,10 +306,10 @@ create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
 		row_is_taken(row, op);
 		return;
 	}
-	if (op->fenced && !take_token(tables, op, 0))
+	if (op->args.fenced && !take_token(tables, op, 0))
 		return;
 	entry_renew(row, owner, op->lease_ms, keep);
-	row->number = op->fence;
+	row->number = op->answer.fence;
 	(void) entry_put(tables, IN_ROWS, op);
 }
 
@@ -404,9 +404,9 @@ exclusive_mint(LockTables *tables, StoreOp *op)
 {
 	Entry	   *row = find_of(tables, op, op->owner);
 
-	if (row == NULL || !take_token(tables, op, op->floor))
+	if (row == NULL || !take_token(tables, op, op->args.floor))
 		return;
-	row->number = op->fence;
+	row->number = op->answer.fence;
 	(void) entry_put(tables, IN_ROWS, op);
 }
 
@@ -434,20 +434,19 @@ static void
 tell_owners(LockTables *tables, StoreOp *op, const Entry *row)
 {
 	op->outcome = STORE_OK;
-	op->value = STORE_VALUE_NONE;
 	if (row == NULL || row->left_ms == 0)
 	{
 		permits_inspect(tables, op);
 		return;
 	}
-	op->ttl_ms = row->left_ms;
-	if (!owners_digest(tables, op, row, op->digest, sizeof(op->digest)))
+	op->answer.ttl_ms = row->left_ms;
+	if (!owners_digest(tables, op, row, op->answer.digest, sizeof(op->answer.digest)))
 		return;
-	op->value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
+	op->answer.value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
 	if (row_is_token(row))
 		return;
-	op->hold_count = row->holds;
-	row_tell_owner(row, op->holder);
+	op->answer.count = row->holds;
+	row_tell_owner(row, op->answer.holder);
 }
 
 /*
@@ -477,8 +476,8 @@ any_force(LockTables *tables, StoreOp *op)
 		return;
 	tell_owners(tables, &seen, row);
 	op->outcome = seen.outcome == STORE_OK ? STORE_GONE : seen.outcome;
-	if (seen.outcome != STORE_OK || seen.value == STORE_VALUE_NONE ||
-		!store_names_owner(op, seen.digest[0] != '\0' ? seen.digest : seen.holder))
+	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE ||
+		!store_names_owner(op, store_owners(&seen.answer)))
 		return;
 	if (row->left_ms == 0)
 		shares_drop(tables, op, KIND_PERMIT);
@@ -498,7 +497,7 @@ token_create(LockTables *tables, StoreOp *op)
 {
 	char		owner[LR_OWNER_MAX];
 
-	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->token_len, op->token);
+	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->text_len, op->text);
 	create_row(tables, op, owner, true);
 }
 
@@ -554,11 +553,11 @@ static void
 await_create(LockTables *tables, StoreOp *op)
 {
 	op->outcome = STORE_OK;
-	if (op->gives_back == 0)
+	if (op->args.gives_back == 0)
 		return;
-	if (find_of(tables, op, op->gives_back) != NULL)
+	if (find_of(tables, op, op->args.gives_back) != NULL)
 		(void) entry_delete(tables, IN_ROWS, op);
-	forget_released(op, op->gives_back);
+	forget_released(op, op->args.gives_back);
 }
 
 static void
@@ -651,7 +650,8 @@ rows_execute(LockTables *tables, StoreOp *op)
 	RowOperation operation;
 	const LockKind *kind;
 
-	memset(STORE_RESULTS(op), 0, STORE_RESULTS_SIZE);
+	op->outcome = STORE_PENDING;
+	memset(&op->answer, 0, sizeof(StoreAnswer));
 	tables->trouble.fault = TABLE_FAULT_NONE;
 	tables->wrote = false;
 	if (op->kind >= STORE_CALLS)
@@ -659,7 +659,7 @@ rows_execute(LockTables *tables, StoreOp *op)
 		/* It asks only whether the store answers. */
 		op->outcome = STORE_OK;
 		if (op->kind == STORE_TIME)
-			op->store_ms = lr_now() / LR_US_PER_MS;
+			op->answer.store_ms = lr_now() / LR_US_PER_MS;
 		return;
 	}
 	operation = lock_operations[op->lock_kind][op->kind == STORE_SET ? STORE_RENEW : op->kind];

@@ -192,7 +192,7 @@ put_op(TableHandle *h, int i)
 	if (op->outcome != STORE_PENDING)
 		return;
 	request_put_op(h->request, h->asked, op);
-	op->sent_at = h->asked_at;
+	op->sent.at = h->asked_at;
 	h->asked_ops[h->asked++] = i;
 }
 

@@ -27,7 +27,7 @@ has_call(const StoreOp *op)
 {
 	const LockKind *kind = lr_kind(op->lock_kind);
 
-	if (op->together > 0)
+	if (op->args.together > 0)
 		return kind->together.keys[0] != NULL;
 	return op->kind >= STORE_CALLS || lr_call(op->lock_kind, op->kind)->keys[0] != NULL;
 }
@@ -35,18 +35,19 @@ has_call(const StoreOp *op)
 static void
 check(const StoreOp *op, StoreOutcome outcome)
 {
-	fuzz_must(memchr(op->holder, '\0', sizeof(op->holder)) != NULL, "the holder");
-	fuzz_must(memchr(op->type_name, '\0', sizeof(op->type_name)) != NULL, "the type");
-	fuzz_must(memchr(op->digest, '\0', sizeof(op->digest)) != NULL, "the digest");
-	fuzz_must(op->ttl_ms >= STORE_NO_TTL && op->ttl_ms <= STORE_TTL_MAX, "the TTL");
-	fuzz_must(op->fence >= 0 && op->fence <= STORE_TOKEN_MAX, "the token");
-	fuzz_must(op->store_ms >= 0 && op->store_ms <= STORE_TOKEN_MAX, "the clock");
-	fuzz_must(op->receivers >= 0, "how many were told");
-	fuzz_must(op->watch_ms >= 0 && op->watch_ms <= STORE_TOKEN_MAX, "until when to watch");
+	fuzz_must(memchr(op->answer.holder, '\0', sizeof(op->answer.holder)) != NULL, "the holder");
+	fuzz_must(memchr(op->answer.type_name, '\0', sizeof(op->answer.type_name)) != NULL, "the type");
+	fuzz_must(memchr(op->answer.digest, '\0', sizeof(op->answer.digest)) != NULL, "the digest");
+	fuzz_must(op->answer.ttl_ms >= STORE_NO_TTL && op->answer.ttl_ms <= STORE_TTL_MAX, "the TTL");
+	fuzz_must(op->answer.fence >= 0 && op->answer.fence <= STORE_TOKEN_MAX, "the token");
+	fuzz_must(op->answer.store_ms >= 0 && op->answer.store_ms <= STORE_TOKEN_MAX, "the clock");
+	fuzz_must(op->answer.count >= 0 || op->kind == STORE_INSPECT, "how many were told");
+	if (op->kind == STORE_RENEW || op->kind == STORE_SET)
+		fuzz_must(op->answer.ttl_ms >= 0, "until when to watch");
 	if (op->kind == STORE_MINT && outcome == STORE_OK)
-		fuzz_must(op->fence > op->floor, "a token that is not above its floor");
-	if (op->kind == STORE_CREATE && op->fenced && outcome == STORE_OK)
-		fuzz_must(op->fence > 0, "no token");
+		fuzz_must(op->answer.fence > op->args.floor, "a token that is not above its floor");
+	if (op->kind == STORE_CREATE && op->args.fenced && outcome == STORE_OK)
+		fuzz_must(op->answer.fence > 0, "no token");
 	if (outcome == STORE_BUSY)
 		fuzz_must(op->kind == STORE_CREATE || op->kind == STORE_DEFINE ||
 				  op->kind == STORE_TALLY, "busy");
@@ -71,9 +72,9 @@ fuzz_ops(const uint8 *data, size_t size)
 	{
 		ops[i].kind = kind % (STORE_TIME + 1);
 		ops[i].lock_kind = lock_kind % KIND_COUNT;
-		ops[i].fenced = (how & 2) != 0;
-		ops[i].floor = how & 4 ? STORE_TOKEN_MAX / 2 : 0;
-		ops[i].together = n > 1 ? n : 0;
+		ops[i].args.fenced = (how & 2) != 0;
+		ops[i].args.floor = how & 4 ? STORE_TOKEN_MAX / 2 : 0;
+		ops[i].args.together = n > 1 ? n : 0;
 		if (n > 1)
 			ops[i].kind = STORE_CREATE;
 	}
@@ -81,6 +82,8 @@ fuzz_ops(const uint8 *data, size_t size)
 		return;
 	while (fuzz_value(&in, values))
 	{
+		for (int i = 0; i < n; i++)
+			memset(&ops[i].answer, 0, sizeof(StoreAnswer));
 		if (n > 1)
 		{
 			int			which;

@@ -106,8 +106,8 @@ set_token(StoreOp *op)
 
 	memset(digits, 'a', sizeof(digits) - 1);
 	(void) hex_encode((const char *) op->id, STORE_ID_LEN, digits);
-	op->token = digits;
-	op->token_len = sizeof(digits) - 1;
+	op->text = digits;
+	op->text_len = sizeof(digits) - 1;
 }
 
 static void
@@ -128,32 +128,30 @@ set_argument(StoreOp *op, char *word)
 	else if (strcmp(word, "keep") == 0)
 		op->keep_ms = n * ASK_UNIT_MS;
 	else if (strcmp(word, "wait") == 0)
-		op->wait_ms = n * ASK_UNIT_MS;
+		op->args.wait_ms = n * ASK_UNIT_MS;
 	else if (strcmp(word, "id") == 0)
 	{
 		memset(op->id, (int) n, sizeof(op->id));
 		set_token(op);
 	}
-	else if (strcmp(word, "count") == 0)
-		op->count = (int) n;
 	else if (strcmp(word, "fenced") == 0)
-		op->fenced = true;
+		op->args.fenced = true;
 	else if (strcmp(word, "floor") == 0)
-		op->floor = n;
+		op->args.floor = n;
 	else if (strcmp(word, "beside") == 0)
-		op->beside = n;
+		op->args.beside = n;
 	else if (strcmp(word, "gives") == 0)
-		op->gives_back = n;
+		op->args.gives_back = n;
 	else if (strcmp(word, "acted") == 0)
-		op->acted = true;
+		op->args.acted = true;
 	else if (strcmp(word, "amount") == 0)
 		op->amount = n;
 	else if (strcmp(word, "change") == 0)
-		op->change = index_of(value, changes, lengthof(changes));
+		op->args.change = index_of(value, changes, lengthof(changes));
 	else if (strcmp(word, "whoever") == 0)
 	{
-		op->owner_text = inspected;
-		op->owner_text_len = strlen(inspected);
+		op->text = inspected;
+		op->text_len = strlen(inspected);
 	}
 	else
 		elog(ERROR, "what is \"%s\"?", word);
@@ -171,7 +169,7 @@ read_op(char *text, StoreOp *op)
 	op->name = strtok_r(NULL, " ", &rest);
 	op->name_len = strlen(op->name);
 	if (op->kind == STORE_FORCE)
-		op->owner_text = "nobody", op->owner_text_len = strlen("nobody");
+		op->text = "nobody", op->text_len = strlen("nobody");
 	while ((word = strtok_r(NULL, " ", &rest)) != NULL)
 		set_argument(op, word);
 }
@@ -193,19 +191,17 @@ static void
 tell(StringInfo out, const StoreOp *op, StoreOutcome outcome)
 {
 	appendStringInfo(out, "%s", outcomes[outcome]);
-	tell_number(out, "ttl", op->ttl_ms);
-	tell_number(out, "watch", op->watch_ms);
-	tell_number(out, "fence", op->fence);
-	tell_number(out, "holds", op->hold_count);
-	tell_number(out, "receivers", op->receivers);
-	tell_number(out, "what", op->value);
-	tell_number(out, "changed", op->changed);
-	tell_number(out, "available", op->available);
-	tell_number(out, "total", op->total);
-	if (op->digest[0] != '\0')
+	tell_number(out, "ttl", op->answer.ttl_ms);
+	tell_number(out, "fence", op->answer.fence);
+	tell_number(out, "count", op->answer.count);
+	tell_number(out, "what", op->answer.value);
+	tell_number(out, "changed", op->answer.changed);
+	tell_number(out, "available", op->answer.available);
+	tell_number(out, "total", op->answer.total);
+	if (op->answer.digest[0] != '\0')
 		appendStringInfo(out, " digest");
-	if (op->holder[0] != '\0')
-		appendStringInfo(out, " holder=%s", op->holder);
+	if (op->answer.holder[0] != '\0')
+		appendStringInfo(out, " holder=%s", op->answer.holder);
 	appendStringInfo(out, ";");
 }
 
@@ -252,8 +248,7 @@ ask(char *text)
 	{
 		tell(&out, &ops[i], request_get_answer(request, i, &ops[i]));
 		if (ops[i].kind == STORE_INSPECT)
-			strlcpy(inspected, ops[i].digest[0] != '\0' ? ops[i].digest : ops[i].holder,
-					sizeof(inspected));
+			strlcpy(inspected, store_owners(&ops[i].answer), sizeof(inspected));
 	}
 	if (request->trouble.fault != TABLE_FAULT_NONE)
 		appendStringInfo(&out, " fault %d", request->trouble.fault);

@@ -289,7 +289,7 @@ extern void __wrap_confirm_want(NodeBatch *b, const StoreOp *op);
 void
 __wrap_confirm_want(NodeBatch *b, const StoreOp *op)
 {
-	if (op->asking && store_runs_once(op->kind) && op->not_after != NOT_AFTER_UNKNOWN)
+	if (op->sent.asking && store_runs_once(op->kind) && op->sent.not_after != NOT_AFTER_UNKNOWN)
 		sim_fail("clock guard", "a create of %s is sent on by ASK, and the clock of another node tells until when it can run",
 				 op->name);
 	__real_confirm_want(b, op);
@@ -332,8 +332,8 @@ __wrap_quorum_decide(StoreOp *op, const QuorumVote *votes, int n)
 	{
 		const StoreOp *copy = votes[i].copy;
 
-		if (copy != NULL && op->name != NULL && copy->outcome == STORE_OK && copy->topology != 0 &&
-			copy->topology < lives[i])
+		if (copy != NULL && op->name != NULL && copy->outcome == STORE_OK && copy->sent.topology != 0 &&
+			copy->sent.topology < lives[i])
 			sim_fail("two holders", "what a former server of row %d has said of %s is a vote",
 					 i, op->name);
 	}
@@ -351,7 +351,7 @@ has_had(int row, const StoreOp *op)
 
 	lr_owner_text(op->owner, owner);
 	return redis_owned_there_until(row, op->name, owner) > 0 || redis_was_robbed_at(row, owner) ||
-		redis_clock_was_set(row) || server_clock() >= op->sent_at + op->lease_ms * SIM_MS;
+		redis_clock_was_set(row) || server_clock() >= op->sent.at + op->lease_ms * SIM_MS;
 }
 
 /* A master that is not asked again has the lock. */
@@ -359,7 +359,7 @@ static void
 check_all_have(const StoreOp *op)
 {
 	for (int i = 0; i < looked_at->set.n && sim_config.names == NAMES_STAY; i++)
-		if ((op->without & (1U << i)) == 0 && !has_had(i, op))
+		if ((op->sent.without & (1U << i)) == 0 && !has_had(i, op))
 			sim_fail("not repaired", "%s is granted, redis %d does not have it, and is not asked again",
 					 op->name, i);
 }
@@ -383,7 +383,7 @@ is_given_back(const QuorumLink *l, uint32 life, uint64 owner)
 			return true;
 		if (copy->kind == STORE_CREATE &&
 			(copy->outcome == STORE_OK || copy->outcome == STORE_PENDING ||
-			 (copy->outcome == STORE_UNKNOWN && copy->topology == life)))
+			 (copy->outcome == STORE_UNKNOWN && copy->sent.topology == life)))
 			return false;
 	}
 	return true;
@@ -404,7 +404,7 @@ void
 master_check_outcome(const StoreBatch *b, const StoreOp *op, StoreOutcome outcome)
 {
 	if (looked_at == NULL || b != &looked_at->batch || op->kind != STORE_CREATE ||
-		op->token != NULL)
+		op->text != NULL)
 		return;
 	if (outcome == STORE_OK)
 		check_all_have(op);
@@ -575,8 +575,8 @@ check_kept(const LrKey *key, const StoreOp *op)
 {
 	const LrForced *forced = &lt_table->forced[lr_name_hash(key->name, key->name_len) % LT_FORCED];
 
-	if (op->topology == 0 && !lr_has_fallback() && op->owner != forced->owner &&
-		op->sent_at > forced->all_until)
+	if (op->sent.topology == 0 && !lr_has_fallback() && op->owner != forced->owner &&
+		op->sent.at > forced->all_until)
 		sim_fail("needless loss", "%s was granted, and is given back, as it was taken away from somebody else",
 				 key->name);
 }
@@ -596,10 +596,10 @@ __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerm
 	bool		leased = is_leased_to_others(key, op->store);
 	GrantResult result;
 
-	asked_at = op->sent_at;
+	asked_at = op->sent.at;
 	result = __real_lt_grant(hold, op, judged_at, terms);
 	asked_at = 0;
-	if (result == GRANTED && op->topology != 0 && op->topology != before)
+	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
 	if (result == GRANT_STALE)
 		check_kept(key, op);
@@ -627,10 +627,10 @@ __wrap_lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms 
 	uint32		before = cluster_epoch_of(name->data, name->len);
 	GrantResult result;
 
-	asked_at = op->sent_at;
+	asked_at = op->sent.at;
 	result = __real_lt_grant_unqueued(name, op, terms, hold);
 	asked_at = 0;
-	if (result == GRANTED && op->topology != 0 && op->topology != before)
+	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
 		sim_fail("former master", "a lock is had that it has granted with others");
 	return result;
 }

@@ -300,15 +300,15 @@ check_remembered(const LrName *name, const StoreOp *op)
 	int64		begin;
 	int64		left;
 
-	if (!lr_has_fallback() || strncmp(op->holder, "elsewhere", 9) != 0)
+	if (!lr_has_fallback() || strncmp(op->answer.holder, "elsewhere", 9) != 0)
 		return;
 	begin = silence_since();
 	if (begin == 0)
 		begin = server_clock();
 	left = silence_hold_off(name->hash) + server_clock() - begin;
-	if (left < op->ttl_ms * SIM_MS)
+	if (left < op->answer.ttl_ms * SIM_MS)
 		sim_fail("two holders", "%s: the table gives it away %.3f ms before a lease ends that was seen",
-				 name->data, (op->ttl_ms * SIM_MS - left) / 1000.0);
+				 name->data, (op->answer.ttl_ms * SIM_MS - left) / 1000.0);
 }
 
 extern void __real_session_inspect(const LrName *name, KindId kind, StoreOp *op);
@@ -322,10 +322,10 @@ __wrap_session_inspect(const LrName *name, KindId kind, StoreOp *op)
 	RECORDED(n, __real_session_inspect(name, kind, op));
 	if (op->store == STORE_REDIS && op->outcome == STORE_OK)
 	{
-		redis_note_seen(name->data, op->holder);
+		redis_note_seen(name->data, op->answer.holder);
 		check_remembered(name, op);
 	}
-	history_return(n, op->value != STORE_VALUE_NONE ? HISTORY_YES : HISTORY_NO);
+	history_return(n, op->answer.value != STORE_VALUE_NONE ? HISTORY_YES : HISTORY_NO);
 }
 
 /* ----------

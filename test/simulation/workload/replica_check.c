@@ -57,7 +57,7 @@ replica_check_answer(const StoreOp *op, StoreOutcome outcome)
 		op->lease_ms > 0 && (op->kind == STORE_CREATE || op->kind == STORE_RENEW ||
 							 op->kind == STORE_SET))
 		check_replica(op->name, op->name_len, op->owner,
-					  server_time(op->sent_at + op->lease_ms * SIM_MS));
+					  server_time(op->sent.at + op->lease_ms * SIM_MS));
 }
 
 /* A lock before an answer about it */

@@ -327,12 +327,12 @@ note_robbed(const char *key)
 static void
 spoil_results(StoreOp *op)
 {
-	op->value = STORE_VALUE_LOCK;
-	op->ttl_ms = 77777;
-	op->fence = 1;
-	op->hold_count = 7;
-	strlcpy(op->holder, "somebody", sizeof(op->holder));
-	strlcpy(op->digest, "something", sizeof(op->digest));
+	op->answer.value = STORE_VALUE_LOCK;
+	op->answer.ttl_ms = 77777;
+	op->answer.fence = 1;
+	op->answer.count = 7;
+	strlcpy(op->answer.holder, "somebody", sizeof(op->answer.holder));
+	strlcpy(op->answer.digest, "something", sizeof(op->answer.digest));
 }
 
 /*
@@ -371,7 +371,7 @@ __wrap_rows_execute(LockTables *tables, StoreOp *op)
 	if (sim_config.told)
 		return;
 	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
-	if (op->outcome == STORE_BUSY && op->holder[0] == '\0')
+	if (op->outcome == STORE_BUSY && op->answer.holder[0] == '\0')
 		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);
 	if ((op->kind == STORE_SET || op->kind == STORE_RENEW) && op->outcome == STORE_OK &&
 		op->keep_ms == 0)

@@ -80,7 +80,7 @@ static LrIndex
 take(int slot, const char *key, bool renewed)
 {
 	static uint64 owner = 0;
-	StoreOp		create = {.store = STORE_REDIS,.owner = ++owner,.sent_at = lr_now()};
+	StoreOp		create = {.store = STORE_REDIS,.owner = ++owner,.sent.at = lr_now()};
 	LockTerms	t = terms(SCOPE_SESSION);
 	LrIndex		hold = enqueue(slot, key);
 

@@ -204,7 +204,7 @@ __wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
 	__real_lt_note_clear(hold, op);
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
-		since > server_time(op->sent_at) && since < server_time(key->clear_at))
+		since > server_time(op->sent.at) && since < server_time(key->clear_at))
 		sim_fail("fair order", "who comes here within %.3f ms after one elsewhere counts as earlier for %s",
 				 (server_time(key->clear_at) - since) / 1000.0, key->name);
 }
