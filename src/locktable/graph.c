@@ -107,7 +107,7 @@ graph_lock_awaited(LrIndex session)
 		return NULL;
 	lock = lt_partition(hash);
 	LWLockAcquire(lock, LW_SHARED);
-	if (lt_is_waiting(w) && lt_keys[w->key].hash == hash)
+	if (lt_waits_for(w, hash))
 		return lock;
 	LWLockRelease(lock);
 	return NULL;

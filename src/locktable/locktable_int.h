@@ -435,6 +435,23 @@ lt_is_waiting(const LrWait *w)
 	return w->state == WAIT_QUEUED || w->state == WAIT_PLACED;
 }
 
+/*
+ * Does the session wait for a key with that hash, whose partition lock is held?  If so, the
+ * wait cannot end meanwhile.
+ *
+ * Without its wait we may hold the lock of a key that it waited for before, and it may begin
+ * to wait under another lock just now.  So it writes the key first (lt_enqueue), and who sees
+ * that it waits sees for which key.
+ */
+static inline bool
+lt_waits_for(const LrWait *w, uint32 hash)
+{
+	if (!lt_is_waiting(w))
+		return false;
+	pg_read_barrier();
+	return lt_keys[w->key].hash == hash;
+}
+
 /* The key of a hold; of a slot that is free now, the one that it had last. */
 static inline LrKey *
 lt_key_of(LrIndex hold)

@@ -158,7 +158,6 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	else
 	{
 		w->generation++;
-		w->state = placed ? WAIT_PLACED : WAIT_QUEUED;
 		w->key = key;
 		w->hold = *hold;
 		w->asked.named = 0;
@@ -169,6 +168,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
 		w->place.came_at = lr_now();
+		pg_write_barrier();		/* see lt_waits_for() */
+		w->state = placed ? WAIT_PLACED : WAIT_QUEUED;
 		if (placed)
 			lt_place_insert(&lt_keys[key].places, self, lt_keys[key].places.list.tail, STANDING_NEW);
 		else

@@ -175,6 +175,7 @@ lt_pass_over_sleepers(void)
 
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_EXCLUSIVE);
+		/* Of a wait that begins under another lock nothing is a second old. */
 		same = lt_keys[w->key].hash == hash;
 		ignoring = same && watch_is_ignoring(w, now);
 		/* Without a row for a record it stays in the way, but it keeps no lock. */
@@ -331,8 +332,7 @@ lt_wanted_subscriptions(WantedCallback callback)
 		key.len = 0;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (lt_is_waiting(w) && lt_keys[w->key].hash == hash &&
-			subscription_is_wanted(w, &topic, &owner))
+		if (lt_waits_for(w, hash) && subscription_is_wanted(w, &topic, &owner))
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		LWLockRelease(lock);
 		if (key.len > 0)
