@@ -209,7 +209,7 @@ sub value
 	my $output;
 
 	# Several statements are one transaction unless psql sends them.
-	$output = LockRedis::Query::output_of($self->host . '/.s.PGSQL.' . $self->port, $dbname, $sql)
+	$output = LockRedis::Query::output_of($self, $dbname, $sql)
 	  unless $sql =~ /;\s*\S/;
 	return $output // $self->safe_psql($dbname, $sql);
 }
