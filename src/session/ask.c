@@ -274,14 +274,6 @@ ask_is_open(void)
 }
 
 void
-ask_reserve(int n)
-{
-	for (int i = 0; i < STORE_COUNT; i++)
-		if (store_handle[i] != NULL)
-			lr_store(i)->reserve(store_handle[i], n);
-}
-
-void
 ask_prepare(StoreOp *op, StoreOpKind kind, const HeldKey *key, StoreId store)
 {
 	memset(op, 0, sizeof(StoreOp));

@@ -129,7 +129,6 @@ release_reserve(int n)
 	while (size < n)
 		size *= 2;
 	release_resize(size);
-	ask_reserve(size);
 }
 
 /* ----------

@@ -197,9 +197,6 @@ extern void idle_keep(bool keep);
 extern void ask_open(void);
 extern bool ask_is_open(void);
 
-/* Reserve room for a batch of n releases, so that running it cannot raise. */
-extern void ask_reserve(int n);
-
 /*
  * How many replicas have to confirm an extension of the lease, by the scopes of *view.
  * These may be the wanted ones, instead of those that the hold has.

@@ -324,7 +324,8 @@ typedef struct StoreRoutine
 	/*
 	 * Hand over a batch.  "deadline" (lr_now() time) bounds the whole of it,
 	 * connecting included; within it connect_timeout and command_timeout
-	 * bound each part.  Sends what it can without waiting.
+	 * bound each part.  Sends what it can without waiting.  If it needs memory and gets
+	 * none, it is sent in smaller parts, or ends as STORE_DOWN.
 	 */
 	void		(*start) (StoreHandle *h, StoreOp *ops, int nops,
 						  int64 deadline);
@@ -366,13 +367,6 @@ typedef struct StoreRoutine
 	 * by itself.  Between batches.  NULL: the store remembers only the last requests.
 	 */
 	void		(*forget) (StoreHandle *h, const StoreOp *op);
-
-	/*
-	 * Make room for a batch of releases of n keys, so that it is likely to need no more
-	 * memory.  If it needs some and gets none, it is sent in smaller parts, or ends as
-	 * STORE_DOWN.
-	 */
-	void		(*reserve) (StoreHandle *h, int n);
 
 	const StoreError *(*error) (StoreHandle *h);
 

@@ -245,8 +245,7 @@ typedef struct NodeSetMethod
 	/* Is each operation for one of the nodes only? */
 	bool		parted;
 
-	/* See StoreRoutine; NULL: nothing. */
-	void		(*reserve) (NodeSet *s, int n);
+	/* See StoreRoutine; NULL: never. */
 	bool		(*leave) (NodeSet *s, StoreAnswered answered);
 } NodeSetMethod;
 

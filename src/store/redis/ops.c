@@ -498,38 +498,6 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
 	resp_put_int(out, ms);
 }
 
-/*
- * op_release_size --- how long the command of such a call for n locks can be
- *
- * For each lock: its keys with their framing, an owner, and a number, a name or a
- * channel.  Once: the script and the beginning of the command.
- */
-static size_t
-op_release_size(const KindCall *call, int n)
-{
-	size_t		per_lock = op_count_keys(call, false) * (LR_DERIVED_MAX + 32) +
-		LR_DERIVED_MAX + LR_NAME_MAX + LR_OWNER_MAX + 64;
-	size_t		once = redis_script(call->script)->text_len + 256;
-
-	return Min(n, call->group) * per_lock + once;
-}
-
-/*
- * redis_release_size --- see resp.h
- */
-size_t
-redis_release_size(int n)
-{
-	size_t		size = 0;
-
-	for (KindId kind = 0; lr_kind(kind) != NULL; kind++)
-	{
-		size = Max(size, op_release_size(lr_call(kind, STORE_RELEASE), n));
-		size = Max(size, op_release_size(lr_call(kind, STORE_TALLY), n));
-	}
-	return size;
-}
-
 /* ----------
  * Replies
  *

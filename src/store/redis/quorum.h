@@ -126,9 +126,6 @@ typedef struct QuorumLink
 /* NULL when out of memory. */
 extern QuorumLink *link_make(NodeId node, const char *role, bool patient);
 
-/* Make room for so many more copies and bytes of text; false when out of memory. */
-extern bool link_has_room(QuorumLink *l, int more, size_t more_text);
-
 /* Forget all copies, also those without an answer. */
 extern void link_reset(QuorumLink *l);
 
@@ -235,7 +232,6 @@ extern void quorum_batch_look(NodeSet *s);
 extern void quorum_batch_abandon(NodeSet *s);
 extern void quorum_batch_drop(NodeSet *s);
 extern void quorum_batch_closed(NodeSet *s);
-extern void quorum_batch_reserve(NodeSet *s, int n);
 
 /* ----------
  * quorum_step.c: What several masters are asked for an operation, and what they have said

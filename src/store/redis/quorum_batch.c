@@ -201,16 +201,6 @@ quorum_batch_abandon(NodeSet *s)
 }
 
 void
-quorum_batch_reserve(NodeSet *s, int n)
-{
-	QuorumBatch *b = (QuorumBatch *) s;
-
-	for (int i = 0; i < s->n; i++)
-		if (b->link[i] != NULL)
-			(void) link_has_room(b->link[i], n, (size_t) n * 64);
-}
-
-void
 quorum_batch_closed(NodeSet *s)
 {
 	QuorumBatch *b = (QuorumBatch *) s;

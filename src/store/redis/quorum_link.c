@@ -27,7 +27,7 @@
 /*
  * link_has_room --- make room for so many more; false when out of memory
  */
-bool
+static bool
 link_has_room(QuorumLink *l, int more, size_t more_text)
 {
 	if (l->used + more > l->size)

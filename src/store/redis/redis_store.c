@@ -78,12 +78,6 @@ one_drop(NodeSet *s)
 	node_batch_drop(s->node[0]);
 }
 
-static void
-one_reserve(NodeSet *s, int n)
-{
-	(void) resp_out_room(&s->node[0]->conn.out, redis_release_size(n));
-}
-
 static bool
 one_leave(NodeSet *s, StoreAnswered answered)
 {
@@ -94,7 +88,6 @@ static const NodeSetMethod one_method = {
 	.start = one_start,
 	.abandon = one_abandon,
 	.drop = one_drop,
-	.reserve = one_reserve,
 	.leave = one_leave,
 };
 
@@ -112,7 +105,6 @@ static const NodeSetMethod masters_method = {
 	.abandon = quorum_batch_abandon,
 	.drop = quorum_batch_drop,
 	.closed = quorum_batch_closed,
-	.reserve = quorum_batch_reserve,
 };
 
 /* ----------
@@ -515,27 +507,10 @@ static void
 redis_forget(StoreHandle *h, const StoreOp *op)
 {
 	NodeSet    *s = redis_set(h);
-
 	int			part = op->sent.part;
 
 	if (part >= 0 && part < s->n && s->node[part] != NULL && !op->sent.asking)
 		node_batch_forget(s->node[part], op);
-}
-
-/*
- * redis_reserve --- make the buffer large enough for releases of n keys
- *
- * This only makes it likely that they go out in few writes: if there is no memory for
- * it, they are split into smaller commands.  A release of one key, with its script,
- * always fits into the buffer that every connection starts with.
- */
-static void
-redis_reserve(StoreHandle *h, int n)
-{
-	NodeSet    *s = redis_set(h);
-
-	if (s->method->reserve != NULL)
-		s->method->reserve(s, n);
 }
 
 static const StoreError *
@@ -665,7 +640,6 @@ const StoreRoutine redis_store = {
 	.abandon = redis_abandon,
 	.interests = redis_interests,
 	.forget = redis_forget,
-	.reserve = redis_reserve,
 	.error = redis_error,
 	.connected = redis_connected,
 	.connections = redis_connections,

@@ -60,16 +60,14 @@ resp_out_reset(RespOut *out)
 }
 
 /*
- * resp_out_room --- make room for "size" more bytes; false without memory
+ * resp_out_room --- make room for "size" more bytes, which do not fit; false without
+ * memory
  */
-bool
+static bool
 resp_out_room(RespOut *out, size_t size)
 {
 	size_t		wanted;
 	char	   *larger;
-
-	if (out->size - out->len >= size)
-		return true;
 
 	if (out->pos > 0)
 	{

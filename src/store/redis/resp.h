@@ -103,7 +103,6 @@ extern void resp_out_wipe(RespOut *out);
 
 /* Count bytes from 0 again, for a new connection. */
 extern void resp_out_reset(RespOut *out);
-extern bool resp_out_room(RespOut *out, size_t size);
 
 /*
  * Append a piece of a request.  When out of memory it sets "failed" and does nothing; so
@@ -241,8 +240,5 @@ extern void redis_put_wait(RespOut *out, int replicas, int64 ms);
  * or an error.
  */
 extern void redis_put_forget(RespOut *out, const StoreOp *op);
-
-/* Upper limit for the size of a command that releases n locks. */
-extern size_t redis_release_size(int n);
 
 #endif							/* LR_RESP_H */

@@ -416,11 +416,6 @@ table_connections(StoreHandle *handle)
 	return requests_epoch();
 }
 
-static void
-table_reserve(StoreHandle *handle, int n)
-{
-}
-
 static const StoreError *
 table_error(StoreHandle *handle)
 {
@@ -445,7 +440,6 @@ const StoreRoutine table_store = {
 	.step = table_step,
 	.abandon = table_abandon,
 	.interests = table_interests,
-	.reserve = table_reserve,
 	.error = table_error,
 	.connected = table_connected,
 	.connections = table_connections,
