@@ -45,8 +45,8 @@ typedef enum KindId
 	KIND_COUNT
 } KindId;
 
-/* A set of kinds. */
-typedef uint32 KindSet;
+/* A set of kinds; small, as each key has several. */
+typedef uint16 KindSet;
 
 /*
  * How many there are of each kind.  The simulator has two kinds more, behind the NULL of

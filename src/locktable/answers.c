@@ -435,7 +435,9 @@ lt_refused(const DueItem *item, bool alone)
 	if (lock != NULL)
 	{
 		result.first = h->renewal.refusals == 0;
-		result.again = now + refused_pause(h->renewal.refusals++);
+		result.again = now + refused_pause(h->renewal.refusals);
+		if (h->renewal.refusals <= AGAIN_DOUBLED)
+			h->renewal.refusals++;
 		h->renewal.alone = h->renewal.alone || alone;
 		if (h->state == HOLD_HELD)
 			refused_held(item->hold, now, &result);

@@ -97,7 +97,7 @@ lt_init_pool(LrPool *pool)
 /*
  * lt_init_table --- initialize all but the slots of keys and holds
  *
- * There may be a million of them, of a kilobyte each: each is initialized at its first
+ * There may be a million of them, of 700 bytes each: each is initialized at its first
  * use.
  */
 static void

@@ -94,21 +94,21 @@ typedef struct LrKey
 	LrIndex		first_hold;		/* all but waiting ones */
 	KindSet		hold_kinds;		/* the kinds of these holds, and perhaps of some that are
 								 * gone; see lt_has_kinds */
+	uint16		name_len;
 	LrQueue		queue;
 	LrPlaces	places;
 	int			nunlisted;		/* sessions that wait in neither, HANDED or FAILED */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
+	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
+	bool		after_pause;	/* the head asks the store after a pause */
+	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
 	LrPause		pause;
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
-	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
-	bool		after_pause;	/* the head asks the store after a pause */
-	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	SubscriptionState subscription[TOPIC_COUNT];
-	uint16		name_len;
 	char		name[LR_NAME_MAX];
 } LrKey;
 
@@ -160,8 +160,8 @@ typedef struct LrSent
 /* What the watchdog has to know to renew a lock. */
 typedef struct LrRenewal
 {
-	int64		n;				/* how often it was renewed */
-	int			refusals;		/* by the store, in a row */
+	uint32		n;				/* how often it was renewed */
+	uint16		refusals;		/* by the store, in a row; many are not counted */
 	bool		alone;			/* the store refuses it, and what is sent along with it */
 	bool		committing;		/* its transaction is past pre-commit: renewed even if
 								 * the caller chose its lease */
