@@ -15,7 +15,9 @@
 
 #include "lockredis.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "datatype/timestamp.h"
 #include "storage/lwlock.h"
@@ -276,11 +278,22 @@ extern bool slot_is_split(const char *name, int len);
 /* Most host names, including those that were in use before a reload. */
 #define ADDRESSES_MAX		(2 * NODE_MAX)
 
+typedef union HostAddress
+{
+	struct sockaddr any;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+} HostAddress;
+
 typedef struct NodeAddresses
 {
 	int			count;			/* 0 = not resolved (yet) */
 	char		error[128];		/* the message of the resolver, if it failed */
-	struct sockaddr_storage addr[LR_MAX_ADDRESSES];
+	union
+	{
+		HostAddress addr[LR_MAX_ADDRESSES];
+		struct sockaddr_un un;	/* the only one; of no host name */
+	}			at;
 	socklen_t	addr_len[LR_MAX_ADDRESSES];
 } NodeAddresses;
 

@@ -195,9 +195,9 @@ look_up(const AddressWish *wish, NodeAddresses *found)
 	{
 		if (found->count == LR_MAX_ADDRESSES)
 			break;
-		if (ai->ai_addrlen > sizeof(found->addr[0]))
+		if (ai->ai_addrlen > sizeof(found->at.addr[0]))
 			continue;
-		memcpy(&found->addr[found->count], ai->ai_addr, ai->ai_addrlen);
+		memcpy(&found->at.addr[found->count], ai->ai_addr, ai->ai_addrlen);
 		found->addr_len[found->count] = ai->ai_addrlen;
 		found->count++;
 	}

@@ -553,7 +553,7 @@ conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
 	a->count = 1;
 	if (url->scheme == REDIS_UNIX)
 	{
-		struct sockaddr_un *un = (struct sockaddr_un *) &a->addr[0];
+		struct sockaddr_un *un = &a->at.un;
 
 		StaticAssertStmt(sizeof(url->path) <= sizeof(un->sun_path),
 						 "socket path does not fit");
@@ -563,7 +563,7 @@ conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
 	}
 	else if (strchr(url->host, ':') != NULL)
 	{
-		struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &a->addr[0];
+		struct sockaddr_in6 *in6 = &a->at.addr[0].in6;
 
 		in6->sin6_family = AF_INET6;
 		in6->sin6_port = pg_hton16((uint16) url->port);
@@ -572,7 +572,7 @@ conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
 	}
 	else
 	{
-		struct sockaddr_in *in = (struct sockaddr_in *) &a->addr[0];
+		struct sockaddr_in *in = &a->at.addr[0].in;
 
 		in->sin_family = AF_INET;
 		in->sin_port = pg_hton16((uint16) url->port);
@@ -680,7 +680,7 @@ conn_try_address(RedisConn *c, int64 now)
 	RedisConnect *d = &c->connect;
 	int			i = d->next_address++;
 	int			left = d->addresses.count - i;
-	int			error = redis_socket_open(&c->socket, d->addresses.addr[i].ss_family);
+	int			error = redis_socket_open(&c->socket, d->addresses.at.addr[i].any.sa_family);
 
 	if (error != 0)
 	{
@@ -689,7 +689,7 @@ conn_try_address(RedisConn *c, int64 now)
 	}
 	d->address_until = now + Max(d->until - now, 0) / left;
 
-	while (connect(c->socket.fd, (struct sockaddr *) &d->addresses.addr[i],
+	while (connect(c->socket.fd, &d->addresses.at.addr[i].any,
 				   d->addresses.addr_len[i]) < 0)
 	{
 		if (errno == EINTR)
