@@ -404,33 +404,23 @@ release_goes_first(const StoreOp *op)
 }
 
 /*
- * release_move_up --- let the operations that go first, or do not, follow behind the first
- * n, kind by kind, since only adjacent operations can share a command; returns the new n
+ * release_sort --- let those that go first come first, and each kind together, since only
+ * adjacent operations can share a command
  */
-static int
-release_move_up(int n, bool first)
-{
-	KindSet		kinds = 0;
-
-	for (int i = n; i < batch.n; i++)
-		if (release_goes_first(&batch.ops[i]) == first)
-			kindset_add(&kinds, batch.ops[i].lock_kind);
-	for (KindId kind = 0; kindset_next(kinds, &kind); kind++)
-		for (int i = n; i < batch.n; i++)
-			if (release_goes_first(&batch.ops[i]) == first && batch.ops[i].lock_kind == kind)
-			{
-				if (i != n)
-					release_swap(i, n);
-				n++;
-			}
-	return n;
-}
-
 static void
 release_sort(void)
 {
-	if (batch.n > 1)
-		(void) release_move_up(release_move_up(0, true), false);
+	int			n = 0;
+
+	for (int later = 0; later <= 1; later++)
+		for (KindId kind = 0; n < batch.n && kind < KIND_ROOM; kind++)
+			for (int i = n; i < batch.n; i++)
+				if (release_goes_first(&batch.ops[i]) == !later && batch.ops[i].lock_kind == kind)
+				{
+					if (i != n)
+						release_swap(i, n);
+					n++;
+				}
 }
 
 /* If this raises, the batch is empty afterwards. */
