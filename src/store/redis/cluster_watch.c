@@ -475,7 +475,7 @@ scout_ask(Scout *s, int64 now)
 	resp_put_text(out, "NODES");
 	s->asked_at = now;
 	s->answer_until = now + Min(ANSWER_MAX, lr_command_timeout * LR_US_PER_MS);
-	if (out->failed || !redis_conn_flush(&s->conn))
+	if (!redis_conn_flush(&s->conn))
 		scout_failed(s, now);
 }
 
@@ -532,24 +532,19 @@ static void
 scout_take(Scout *s, int64 now)
 {
 	const RedisValue *v = s->conn.in.values;
-	char		words[REDIS_WORDS_MAX];
-	char		detail[256];
 
 	if (s->answer_until != 0 && cluster_claims_read(&watch.answer, v, &s->target.url))
 	{
 		scout_take_map(s, now);
 		return;
 	}
-	strlcpy(detail, "The node's answer makes no sense.", sizeof(detail));
 	if (v->type == REDIS_REPLY_ERROR)
-	{
-		(void) redis_error_words(v, s->target.url.user, words, sizeof(words));
-		snprintf(detail, sizeof(detail), "The node answered: %s", words);
-	}
+		redis_conn_refused(&s->conn);
 	else if (v->len >= MAP_TEXT_SIZE - 1)
-		snprintf(detail, sizeof(detail), "The node's answer is larger than %d kB.",
-				 MAP_TEXT_SIZE / 1024);
-	redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "%s", detail);
+		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "The node's answer is larger than %d kB.",
+						MAP_TEXT_SIZE / 1024);
+	else
+		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "The node's answer makes no sense.");
 	scout_tell(s, now);
 	scout_failed(s, now);
 }

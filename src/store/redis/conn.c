@@ -114,6 +114,18 @@ redis_conn_fail(RedisConn *c, int sqlstate, const char *format,...)
 	redis_conn_close(c);
 }
 
+/*
+ * redis_conn_refused --- the reply that was read last is an error, which ends the connection
+ */
+void
+redis_conn_refused(RedisConn *c)
+{
+	char		words[REDIS_WORDS_MAX];
+
+	(void) redis_error_words(c->in.values, c->target->url.user, words, sizeof(words));
+	redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node answered: %s", words);
+}
+
 static void
 conn_sent_unasked(RedisConn *c)
 {
@@ -250,12 +262,19 @@ redis_conn_close_other(RedisConn *c)
 
 /*
  * redis_conn_flush --- send what the kernel takes; false if that closed it
+ *
+ * If there was no memory for all of it, nothing of it is sent.
  */
 bool
 redis_conn_flush(RedisConn *c)
 {
 	RespOut    *out = &c->out;
 
+	if (out->failed)
+	{
+		redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+		return false;
+	}
 	while (!resp_out_is_empty(out))
 	{
 		ssize_t		n = redis_wire_send(&c->socket, &c->tls, out->data + out->pos,

@@ -549,6 +549,9 @@ extern void redis_conn_close(RedisConn *c);
 extern void redis_conn_fail(RedisConn *c, int sqlstate,
 							const char *format,...) pg_attribute_printf(3, 4);
 
+/* Likewise, because the reply that was read last is an error. */
+extern void redis_conn_refused(RedisConn *c);
+
 /* Events to wait for, and until when at most. */
 extern uint32 redis_conn_events(const RedisConn *c);
 extern int64 redis_conn_until(const RedisConn *c);
@@ -571,7 +574,10 @@ extern bool redis_conn_is_other(const RedisConn *c);
 /* The same; closes the connection if so. */
 extern bool redis_conn_close_other(RedisConn *c);
 
-/* Send what the kernel accepts; false if the connection was closed over it. */
+/*
+ * Send what the kernel accepts.  False: the connection was closed over it, or because there was
+ * no memory for the request.
+ */
 extern bool redis_conn_flush(RedisConn *c);
 
 /*

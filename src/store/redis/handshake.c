@@ -270,7 +270,7 @@ handshake_put_questions(RedisConn *c)
 /*
  * redis_handshake_start --- see conn.h
  *
- * Nothing is sent yet: if there is no memory for all of it, there is no connection.
+ * Nothing is sent yet.
  */
 bool
 redis_handshake_start(RedisConn *c)
@@ -286,12 +286,6 @@ redis_handshake_start(RedisConn *c)
 	handshake_put_identity(c);
 	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT)
 		handshake_put_questions(c);
-	if (c->out.failed)
-	{
-		redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL,
-						  "Out of memory.");
-		return false;
-	}
 	c->handshake.sent_at = lr_now();
 	return true;
 }

@@ -793,11 +793,7 @@ listener_talk(NodeListener *l)
 	do
 	{
 		listener_put_requests(l);
-		if (c->out.failed)
-			redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY,
-							"Out of memory.");
-		else
-			(void) redis_conn_flush(c);
+		(void) redis_conn_flush(c);
 	} while (c->state == CONN_READY && l->dirty && resp_out_is_empty(&c->out));
 	return c->state == CONN_READY;
 }

@@ -245,9 +245,7 @@ probe_ask(Probe *p, int64 now)
 	p->asked_at = now;
 	p->answered = 0;
 	p->answer_until = now + lr_command_timeout * LR_US_PER_MS;
-	if (out->failed)
-		redis_conn_fail(&p->conn, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
-	if (out->failed || !redis_conn_flush(&p->conn))
+	if (!redis_conn_flush(&p->conn))
 		probe_failed(p, now);
 }
 
@@ -257,26 +255,19 @@ probe_ask(Probe *p, int64 now)
 static void
 probe_take(Probe *p, int64 now)
 {
-	const RedisValue *v = p->conn.in.values;
-	char		words[REDIS_WORDS_MAX];
-	char		detail[256] = "";
+	RedisConn  *c = &p->conn;
+	const RedisValue *v = c->in.values;
 
 	if (p->answer_until == 0)
-		strlcpy(detail, "The node sent something that was not asked for.", sizeof(detail));
+		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node sent something that was not asked for.");
 	else if (v->type == REDIS_REPLY_ERROR)
-	{
-		(void) redis_error_words(v, p->target.url.user, words, sizeof(words));
-		snprintf(detail, sizeof(detail), "The node answered: %s", words);
-	}
+		redis_conn_refused(c);
 	else if (v->type == REDIS_REPLY_STRING)
-		redis_conn_take_info(&p->conn, v->str);
-	if (p->conn.facts.role != ROLE_MASTER)
-		strlcpy(detail, "The node is a replica.", sizeof(detail));
-	if (detail[0] != '\0')
-	{
-		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED, "%s", detail);
+		redis_conn_take_info(c, v->str);
+	if (c->state == CONN_READY && c->facts.role != ROLE_MASTER)
+		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node is a replica.");
+	if (c->state != CONN_READY)
 		probe_failed(p, now);
-	}
 	else if (++p->answered == lengthof(questions))
 		probe_is_up(p, now);
 }

@@ -254,17 +254,13 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
 static bool
 sentinel_take_refusal(RedisSentinel *s, const RedisValue *v)
 {
-	char		words[REDIS_WORDS_MAX];
-	char		detail[sizeof(s->ask.failure.error.detail)];
-
 	if (redis_words_begin(v->str, "ERR No such master"))
 	{
 		s->coming.known = false;
 		return true;
 	}
-	(void) redis_error_words(v, s->target.url.user, words, sizeof(words));
-	snprintf(detail, sizeof(detail), "The node answered: %s", words);
-	sentinel_fail(s, detail);
+	redis_conn_refused(&s->ask);
+	sentinel_is_down(s);
 	return false;
 }
 
@@ -356,9 +352,7 @@ sentinel_step_question(RedisSentinel *s, int64 since)
 	}
 	if (s->nawaited == 0 && s->answer.asked_at < since)
 		sentinel_put_question(s);
-	if (s->ask.out.failed)
-		sentinel_fail(s, "Out of memory.");
-	else if (!redis_conn_flush(&s->ask))
+	if (!redis_conn_flush(&s->ask))
 		sentinel_is_cut_off(s);
 }
 
@@ -465,7 +459,7 @@ ear_step(RedisSentinel *s)
 		resp_put_text(&s->ear.out, "PING");
 		ear_expect(s);
 	}
-	if (s->ear.out.failed || (s->ear_until != 0 && lr_now() >= s->ear_until))
+	if (s->ear_until != 0 && lr_now() >= s->ear_until)
 		redis_conn_close(&s->ear);
 	else
 		(void) redis_conn_flush(&s->ear);
