@@ -165,6 +165,9 @@ foreach my $kind (sort keys %kinds)
 
 	$holder->query_fails(sql($kind, $step, 'x}y'), '22023', qr/Redis Cluster/, "$kind: x}y");
 }
+$holder->query_fails("SELECT $_", '22023', qr/Redis Cluster/, "nor given back: $_")
+  foreach "redis_token_unlock('x}y', 'mine')", "redis_token_extend('x}y', 'mine', '1s')",
+  "redis_permit_release('x}y', repeat('ab', 16))", "redis_semaphore_release('x}y')";
 
 $holder->query_is("SELECT redis_semaphore_init('a{b}c', 1), redis_semaphore_available('a{b}c')", 't|1',
 	'a semaphore of a name with a tag');

@@ -763,7 +763,9 @@ sweep_table(LockTables *tables, TableId in)
 /*
  * entries_sweep --- see table_int.h
  *
- * If a table is there, but cannot be used now, its rows are still to be known.
+ * If a table is there, but cannot be used now, its rows are still to be known, so nothing is
+ * forgotten here meanwhile.  That is not much: a release forgets its own row, also that of a
+ * lease that has ended.
  */
 void
 entries_sweep(LockTables *tables)
