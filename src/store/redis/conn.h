@@ -519,8 +519,8 @@ extern void redis_handshake_forget_secret(RedisHandshake *hs);
 extern void redis_facts_read(RedisFacts *facts, const char *info);
 extern void redis_replicas_read(const char *info);
 
-/* Does the node have sharded channels (SPUBLISH)? */
-extern bool redis_facts_have_shards(const RedisFacts *facts);
+/* Does the node send messages to its shard only (SPUBLISH)? */
+extern bool redis_conn_has_shards(const RedisConn *c);
 
 /* The node's clock minus lr_now(), if it showed "us" at "read_at" or before. */
 extern int64 redis_clock_offset(int64 us, int64 read_at);

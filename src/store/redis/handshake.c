@@ -362,12 +362,15 @@ redis_facts_read(RedisFacts *facts, const char *info)
 }
 
 /*
- * redis_facts_have_shards --- see conn.h; all versions of Valkey do
+ * redis_conn_has_shards --- see conn.h; all versions of Valkey have them
  */
 bool
-redis_facts_have_shards(const RedisFacts *facts)
+redis_conn_has_shards(const RedisConn *c)
 {
-	return strncmp(facts->version, "Valkey", 6) == 0 || atoi(facts->version) >= 7;
+	const char *version = c->facts.version;
+
+	return c->target->kind == TARGET_SHARD &&
+		(strncmp(version, "Valkey", 6) == 0 || atoi(version) >= 7);
 }
 
 /*

@@ -415,15 +415,6 @@ listener_tell_users(NodeListener *l, Channel *ch)
 }
 
 /*
- * listener_has_shards --- does the node send messages to its shard only?
- */
-static bool
-listener_has_shards(const NodeListener *l)
-{
-	return l->target.kind == TARGET_SHARD && redis_facts_have_shards(&l->conn.facts);
-}
-
-/*
  * listener_put_requests --- request what is wanted, and notify of what is confirmed
  *
  * When the buffer is full, the remaining requests are left for the next call.
@@ -462,7 +453,7 @@ listener_put_requests(NodeListener *l)
 			return;
 		}
 		resp_put_array(&c->out, 2);
-		if (listener_has_shards(l))
+		if (redis_conn_has_shards(&l->conn))
 			resp_put_text(&c->out, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
 		else
 			resp_put_text(&c->out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
@@ -610,7 +601,7 @@ listener_take_refusal(NodeListener *l)
 static bool
 listener_is_ended(NodeListener *l, Channel *ch, const char *word)
 {
-	if (!listener_has_shards(l) || strcmp(word, "sunsubscribe") != 0 ||
+	if (!redis_conn_has_shards(&l->conn) || strcmp(word, "sunsubscribe") != 0 ||
 		(ch != NULL && ch->unanswered && !ch->asked))
 		return false;
 	cluster_want_map();
@@ -662,7 +653,7 @@ listener_take_push(NodeListener *l)
 	}
 	if (listener_is_ended(l, ch, v[1].str))
 		return true;
-	word = v[1].str + (listener_has_shards(l) && v[1].str[0] == 's');
+	word = v[1].str + (redis_conn_has_shards(&l->conn) && v[1].str[0] == 's');
 	if (ch == NULL || !ch->unanswered ||
 		strcmp(word, ch->asked ? "subscribe" : "unsubscribe") != 0)
 		return false;

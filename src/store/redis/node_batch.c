@@ -158,8 +158,7 @@ pass_put(NodeBatch *b, int first, int n)
 
 	if (n > 0)
 		redis_put_ops(out, &b->batch.ops[first], n, pass_in_full(b),
-					  b->target.kind == TARGET_SHARD &&
-					  redis_facts_have_shards(&b->conn.facts));
+					  redis_conn_has_shards(&b->conn));
 	else
 		redis_put_proof(out, pass_in_full(b));
 	if (out->failed)

@@ -29,7 +29,6 @@ check_facts(const RedisFacts *facts)
 	fuzz_must_be_shown(facts->policy, sizeof(facts->policy), "the policy");
 	fuzz_must_be_shown(facts->run_id, sizeof(facts->run_id), "the run id");
 	fuzz_must(facts->booted_by <= lr_now() + LR_US_PER_S, "it runs since the future");
-	(void) redis_facts_have_shards(facts);
 }
 
 static void

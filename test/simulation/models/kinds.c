@@ -43,7 +43,7 @@ describe(KindId id, const char *name, KindSet excludes, bool handed_over,
 	kind->name = name;
 	kind->held_as = id;
 	kind->excludes = excludes;
-	kind->alike = UINT32_MAX;
+	kind->alike = (KindSet) UINT32_MAX;
 	kind->handed_over = handed_over;
 	for (int i = 0; i < STORE_CALLS; i++)
 	{
