@@ -165,14 +165,22 @@ handover_had_turns(const LrHold *h, const LrKey *key)
 
 /*
  * handover_is_alone --- does no other hold of the key conflict with this one?
+ *
+ * A lock that the store has granted in its order is not kept from anybody by one that is
+ * being released: see grant_conflicts().
  */
 static bool
 handover_is_alone(LrIndex hold, int64 now)
 {
+	KindId		kind = lt_holds[hold].kind;
+
 	for (LrIndex i = lt_key_of(hold)->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (i != hold && lt_is_live(i, now) &&
-			lr_kinds_conflict(lt_holds[hold].kind, lt_holds[i].kind))
+	{
+		if (i == hold || (lr_kind(kind)->placed && lt_holds[i].state == HOLD_RELEASING))
+			continue;
+		if (lt_is_live(i, now) && lr_kinds_conflict(kind, lt_holds[i].kind))
 			return false;
+	}
 	return true;
 }
 

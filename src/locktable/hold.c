@@ -438,7 +438,6 @@ lt_end_aside(LrIndex hold, const StoreOp *op)
 		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op), &wakes);
 	else
 	{
-		lt_key_of(hold)->handoffs = 0;
 		hold_note_stay(hold, h->as.held.here_from);
 		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
 			!lt_is_past(h->key, op->sent.topology))

@@ -367,7 +367,6 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 {
 	int64		now;
 
-	key->handoffs = 0;
 	key->notified_elsewhere =
 		receivers > (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0);
 	if (!key->notified_elsewhere)

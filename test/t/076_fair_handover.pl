@@ -259,6 +259,30 @@ wait_fairly($_, 'terms') foreach $two, $x;
 $one->query_is("SELECT redis_unlock('terms')", 't');
 in_order('terms', 'another lease', $three, $two, $x);
 
+#
+# The answer to the release of A comes late: B has the lock meanwhile, and passes it on.  That
+# counts, whatever A reads then: D gets a place.
+#
+$near->set('lockredis.max_handoffs' => 0);
+$one->query("SELECT redis_fair_lock('late answer')");
+wait_fairly($_, 'late answer') foreach $two, $three;
+$near->set('lockredis.max_handoffs' => 1);
+my $release = $proxy->rule(on => 'reply', match => 'late answer', action => 'hold');
+$one->start("SELECT redis_unlock('late answer')");
+$proxy->wait_for_rule($release);
+is($two->wait($soon)->error, undef, 'granted before the release is answered');
+$owner = $redis->owner_of('late answer');
+$two->query_is("SELECT redis_unlock('late answer')", 't');
+is($three->wait($soon)->error, undef, 'passed on before the release is answered');
+is($redis->owner_of('late answer'), $owner, 'the same lock');
+$proxy->let_go;
+is($one->wait($soon)->value, 't', 'the answer comes');
+wait_fairly($four, 'late answer');
+$three->query_is("SELECT redis_unlock('late answer')", 't');
+in_order('late answer', 'late answer', $four);
+
+$near->set('lockredis.max_handoffs' => 32);
+
 $near->set('lockredis.command_timeout' => '3s');
 
 #
