@@ -22,6 +22,7 @@
  * lock is really released, and if that notifies a client elsewhere, the next head here
  * holds back for a moment.  If sessions wait in the order of the store, only the first
  * of them can be handed the lock, if it came before all that wait elsewhere (places.c).
+ * After the release the first one asks at once, unless others may wait for a plain lock.
  *
  * In that order, a session that asks the store may be handed the lock, too.  It takes it
  * when it has its answer, if that says that it came before all that wait elsewhere, and
@@ -217,6 +218,35 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 		return false;
 	handover_to(next, hold, wakes);
 	return true;
+}
+
+/*
+ * lt_nudge_behind --- a lock is about to be released in the store, after max_handoffs in a
+ * row: the first that waits asks behind the release, or once more if it asks just now
+ *
+ * No message tells it while the channel of its place is not subscribed to.  Others who wait
+ * for a plain lock would be too late each time.  So it is left out if the last release has
+ * notified somebody elsewhere, or if sessions of this server queue.
+ */
+void
+lt_nudge_behind(LrIndex hold, WakeList *wakes)
+{
+	const LrKey *key = lt_key_of(hold);
+	LrIndex		first = key->places.list.head;
+	LrWait	   *w;
+
+	if (key->handoffs == 0 || key->handoffs < lr_max_handoffs || key->notified_elsewhere ||
+		key->queue.list.head != LR_NONE || key->places.nordered == 0)
+		return;
+	while (lr_kind(lt_wait_of(first)->terms.kind)->passing)
+		first = lt_wait_of(first)->next;
+	w = lt_wait_of(first);
+	if (w->terms.kind != lt_holds[hold].kind || w->asked.claim.owner == 0 ||
+		w->told.subscription == SUB_CONFIRMED)
+		return;
+	if (w->woken_at == 0)
+		w->woken_at = lr_now();
+	lt_add_to_wake(wakes, first);
 }
 
 /*

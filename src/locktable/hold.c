@@ -290,6 +290,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 	{
 		h->state = HOLD_RELEASING;
 		lt_nudge_placeless(lt_key_of(hold), &wakes);
+		lt_nudge_behind(hold, &wakes);
 	}
 	view->awaited = start == RELEASE_IN_STORE &&
 		(lt_key_of(hold)->queue.list.head != LR_NONE ||

@@ -678,6 +678,7 @@ extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
 
 /* handover.c; partition lock held. */
 extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
+extern void lt_nudge_behind(LrIndex hold, WakeList *wakes);
 extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);

@@ -281,6 +281,46 @@ wait_fairly($four, 'late answer');
 $three->query_is("SELECT redis_unlock('late answer')", 't');
 in_order('late answer', 'late answer', $four);
 
+#
+# After max_handoffs, B has a place, and no message can reach it: it asks behind the release, and
+# not after a second.  If it is faster than the release, it is made again.
+#
+foreach my $try (1 .. 5)
+{
+	my $key = "behind the release $try";
+
+	$one->query("SELECT redis_fair_lock('$key')");
+	wait_here($two, $key);
+	$one->query_is("SELECT redis_unlock('$key')", 't');
+	is($two->wait($soon)->error, undef, 'handed over once');
+	$proxy->rule(match => "SUBSCRIBE\r\n", action => 'hold', times => 0);
+	$three->start("SELECT redis_try_fair_lock('$key', wait => '900ms')");
+	poll_until('its place', sub { queue($key) });
+	$two->query_is("SELECT redis_unlock('$key')", 't');
+	my $taken = $three->wait($soon)->value;
+	$proxy->let_go;
+	$three->query('SELECT redis_unlock_all()');
+	next if $taken eq 'f' && $try < 5;
+	is($taken, 't', 'who cannot be notified asks behind the release');
+	last;
+}
+
+# Not if a session here waits for a plain lock, which hears of the release by its answer.
+$one->query("SELECT redis_fair_lock('plain beside')");
+wait_here($two, 'plain beside');
+$waits = $near->lock_stat('waits');
+$five->start("SELECT redis_lock('plain beside')");
+poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
+$one->query_is("SELECT redis_unlock('plain beside')", 't');
+is($two->wait($soon)->error, undef, 'handed over once');
+$proxy->rule(match => "SUBSCRIBE\r\n", action => 'hold', times => 0);
+$three->start("SELECT redis_fair_lock('plain beside')");
+poll_until('its place', sub { queue('plain beside') });
+$two->query_is("SELECT redis_unlock('plain beside')", 't');
+is($five->wait($soon)->error, undef, 'who waits for a plain lock has it');
+$proxy->let_go;
+$five->query_is("SELECT redis_unlock('plain beside')", 't');
+in_order('plain beside', 'plain beside', $three);
 $near->set('lockredis.max_handoffs' => 32);
 
 $near->set('lockredis.command_timeout' => '3s');
