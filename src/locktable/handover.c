@@ -57,17 +57,34 @@
 #define RESERVE_MOST		1000
 
 /*
+ * handover_had_turns --- is it time to let others try?
+ *
+ * Not while Redis is away: it could not release the lock, nor might the table grant it
+ * again for the rest of a lease.
+ */
+static bool
+handover_had_turns(const LrHold *h, const LrKey *key)
+{
+	if (key->handoffs < lr_max_handoffs)
+		return false;
+	return lr_store_can(h->claim.store, STORE_SERVER_ONLY) ? silence_hold_off(key->hash) == 0 :
+		!silence_is_noticed();
+}
+
+/*
  * handover_may_be_early --- may a session be handed the lock while it asks for the first
  * time?
  *
  * Only if its answer can say that it came before all that wait elsewhere: its request
- * names this lock.  Or that is known already.  A call that does not wait is handed none.
+ * names this lock.  Or that is known already; but after max_handoffs it has a place then,
+ * and the lock is not kept for it.  A call that does not wait is handed none.
  */
 static bool
 handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
 {
 	return w->asked.trying && w->woken_at == 0 && w->asked.claim.owner != 0 &&
-		(w->asked.named == h->claim.owner || w->place.came_at <= key->clear_at);
+		(w->asked.named == h->claim.owner ||
+		 (w->place.came_at <= key->clear_at && !handover_had_turns(h, key)));
 }
 
 /*
@@ -147,21 +164,6 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	h->given.fence = 0;
 	h->renewal.n = 0;
 	wakes->handed_to = session;
-}
-
-/*
- * handover_had_turns --- is it time to let others try?
- *
- * Not while Redis is away: it could not release the lock, nor might the table grant it
- * again for the rest of a lease.
- */
-static bool
-handover_had_turns(const LrHold *h, const LrKey *key)
-{
-	if (key->handoffs < lr_max_handoffs)
-		return false;
-	return lr_store_can(h->claim.store, STORE_SERVER_ONLY) ? silence_hold_off(key->hash) == 0 :
-		!silence_is_noticed();
 }
 
 /*
