@@ -129,7 +129,7 @@ draw_known(void)
 	int			n = 0;
 
 	for (int i = 0; i < nknown; i++)
-		if ((known[i].of->where & where_now()) != 0)
+		if (meeting_only != NULL || (known[i].of->where & where_now()) != 0)
 			can[n++] = &known[i];
 	return n > 0 ? can[sim_draw(n)] : NULL;
 }

@@ -32,6 +32,9 @@
 #define MEET_CLUSTER	0x10
 #define MEET_ANY		0x17
 
+/* Only where a mutant names it: each line that is drawn makes the others rarer. */
+#define MEET_NAMED		0x0
+
 /* Also where the process has a light-weight lock, which the other one needs not. */
 #define MEET_LOCKED		0x8
 

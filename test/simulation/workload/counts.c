@@ -151,6 +151,24 @@ __wrap_lt_not_counted(const DueItem *item)
 		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }
 
+extern bool __real_lt_was_sent_once(const DueItem *item);
+extern bool __wrap_lt_was_sent_once(const DueItem *item);
+
+/* If it was, its ticket is forgotten.  Only the watchdog, which asks this, sends more. */
+bool
+__wrap_lt_was_sent_once(const DueItem *item)
+{
+	const LrHold *h = &lt_holds[item->hold];
+	bool		once = __real_lt_was_sent_once(item);
+	char		ticket[LR_OWNER_MAX];
+
+	lr_owner_text(item->owner, ticket);
+	if (once && h->claim.owner == item->owner && h->as.orphan.count.sent > 1)
+		sim_fail("count", "%s is forgotten, and of %d requests to count it one was answered",
+				 ticket, (int) h->as.orphan.count.sent);
+	return once;
+}
+
 extern void __real_ask_forget(const StoreOp *op);
 extern void __wrap_ask_forget(const StoreOp *op);
 

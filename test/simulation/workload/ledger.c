@@ -173,6 +173,30 @@ extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHol
 extern void __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								const LockLoss *loss);
 
+/* The answer by which a lock is about to be lost; NULL = none. */
+static const StoreOp *lost_by;
+
+extern void __wrap_lt_lose(LrIndex hold, const StoreOp *op);
+extern void __real_lt_lose(LrIndex hold, const StoreOp *op);
+
+void
+__wrap_lt_lose(LrIndex hold, const StoreOp *op)
+{
+	lost_by = op;
+	__real_lt_lose(hold, op);
+	lost_by = NULL;
+}
+
+/* Under the partition lock.  What it was asked about is another store or master. */
+static void
+check_lost_by(const char *name, const ScopeHold *scope)
+{
+	const LrHold *h = (const LrHold *) ((const char *) scope - offsetof(LrHold, scope));
+
+	if (lost_by != NULL && lost_by->moves != lt_moves(h))
+		sim_fail("lock table", "%s is lost by an answer of before it has moved", name);
+}
+
 void
 __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 					const LockLoss *loss)
@@ -181,6 +205,7 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 		release_was_gone = true;
 	else
 	{
+		check_lost_by(name, scope);
 		if (loss->reason == LOST_EXPIRED)
 			check_expiry(name, scope);
 		check_rolling(name, scope);

@@ -212,6 +212,43 @@ __wrap_cluster_set_number(int slot, int64 number)
 	shards_note_number(slot, number);
 }
 
+/* Of whom each hold was, and of which former master its last answer. */
+static struct
+{
+	uint64		owner;
+	uint32		epoch;			/* of its slot; 0: no answer of a former one */
+	uint32		topology;
+}			former[SIM_MAX_LOCKS];
+
+extern void __real_lt_renew_moved_now(StoreId store);
+extern void __wrap_lt_renew_moved_now(StoreId store);
+
+/* What a former master has said, of whatever kind, is to be asked about in any case. */
+void
+__wrap_lt_renew_moved_now(StoreId store)
+{
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		former[i].owner = lt_leases[i].owner.value;
+		former[i].topology = h->claim.topology;
+		former[i].epoch = former[i].owner != 0 && h->state == HOLD_HELD &&
+			lt_is_of_old_master(h, store) ? lt_epoch_of(h->key) : 0;
+	}
+	__real_lt_renew_moved_now(store);
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+	{
+		const LrHold *h = &lt_holds[i];
+
+		if (former[i].epoch != 0 && former[i].owner == lt_leases[i].owner.value &&
+			h->state == HOLD_HELD && h->claim.topology == former[i].topology &&
+			(int64) lt_leases[i].due[store].value >= 0 && lt_epoch_of(h->key) == former[i].epoch)
+			sim_fail("former master", "%s: the present one is not to be asked about what a former one has said",
+					 lt_keys[h->key].name);
+	}
+}
+
 extern bool __real_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
 									   const RedisUrl *asked);
 extern bool __wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
@@ -594,11 +631,14 @@ __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerm
 	bool		few_votes = has_few_votes(key->name, op->owner);
 	bool		elsewhere = is_held_elsewhere(key, op->store);
 	bool		leased = is_leased_to_others(key, op->store);
+	bool		disowned = lt_wait_of(LrMyProcNumber)->asked.disowned == op->owner;
 	GrantResult result;
 
 	asked_at = op->sent.at;
 	result = __real_lt_grant(hold, op, judged_at, terms);
 	asked_at = 0;
+	if (result == GRANTED && disowned)
+		sim_fail("left behind", "%s is held by what the watchdog is about to give back", key->name);
 	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
 	if (result == GRANT_STALE)
@@ -613,6 +653,25 @@ __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerm
 		sim_fail("two holders", "%s is held in the table, and somebody elsewhere holds it in Redis",
 				 key->name);
 	return result;
+}
+
+extern uint64 __real_lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
+							   uint64 *here);
+extern uint64 __wrap_lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
+							   uint64 *here);
+
+/* What the watchdog gives back is nobody's any more. */
+uint64
+__wrap_lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
+				 uint64 *here)
+{
+	uint64		disowned = lt_wait_of(LrMyProcNumber)->asked.disowned;
+	uint64		as = __real_lt_ask_as(hold, store, owner, until, anew, here);
+
+	if (disowned != 0 && as == disowned)
+		sim_fail("left behind", "%s is asked for by what the watchdog is about to give back",
+				 lt_key_of(hold)->name);
+	return as;
 }
 
 extern GrantResult __real_lt_grant_unqueued(const LrName *name, const StoreOp *op,

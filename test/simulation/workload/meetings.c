@@ -85,5 +85,9 @@ const Meeting sim_meetings[] = {
 	{"failover_step", NULL, "topology_doubt", NULL, MEET_SENTINELS},
 	{"sentinel_step", NULL, "topology_doubt", fault_redis_mood, MEET_SENTINELS},
 	{"lt_renew_all_now", NULL, "lt_grant", fault_failover, MEET_SENTINELS},
+
+	/* What only a mutant is tried with */
+	{"lt_grant", NULL, "lt_disown", NULL, MEET_NAMED},
+	{"current_change", NULL, "lt_grant", NULL, MEET_NAMED},
 	{NULL}
 };

@@ -278,6 +278,23 @@ counter_of(const char *key)
 	return v == NULL ? 0 : v->cell[COL_TOKEN - 1].number;
 }
 
+extern void __real_lt_set_fence(LrIndex hold, const StoreOp *mint);
+extern void __wrap_lt_set_fence(LrIndex hold, const StoreOp *mint);
+
+/* What is left from before is below the new one. */
+void
+__wrap_lt_set_fence(LrIndex hold, const StoreOp *mint)
+{
+	const LrReserve *reserve = &lt_holds[hold].as.held.reserve;
+
+	__real_lt_set_fence(hold, mint);
+	if (lt_holds[hold].state == HOLD_HELD && reserve->left > 0 &&
+		reserve->used < mint->answer.fence)
+		sim_fail("fence", "%s was given token %lld, and those from %lld on remain in reserve",
+				 lt_key_of(hold)->name, (long long) mint->answer.fence,
+				 (long long) reserve->used + 1);
+}
+
 extern bool __real_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 extern bool __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
 

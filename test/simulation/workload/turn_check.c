@@ -60,6 +60,7 @@ typedef struct Turn
 	uint64		generation;
 	bool		trying;
 	bool		handed;
+	bool		kept;			/* he sleeps in front, and somebody here has the lock */
 	int64		looks_at;
 	int64		asked_at;		/* when the last of his requests began */
 	int64		kept_at;		/* when somebody here last kept him from asking, */
@@ -102,6 +103,18 @@ is_any(const LrWait *w, bool left)
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lr_kinds_conflict(w->terms.kind, lt_holds[i].kind) &&
 			(left ? is_left(i) : is_had(i)))
+			return true;
+	return false;
+}
+
+/* Is there a session here that has it, whatever the time is? */
+static bool
+is_kept_by_session(const LrWait *w)
+{
+	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (lr_kinds_conflict(w->terms.kind, lt_holds[i].kind) &&
+			(lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED ||
+			 lt_holds[i].state == HOLD_RELEASING))
 			return true;
 	return false;
 }
@@ -151,10 +164,15 @@ extern bool __wrap_lt_accept(LrIndex *hold, WakeList *wakes);
 bool
 __wrap_lt_accept(LrIndex *hold, WakeList *wakes)
 {
-	bool		early = lt_wait_of(LrMyProcNumber)->early;
+	const LrWait *w = lt_wait_of(LrMyProcNumber);
+	bool		early = w->early;
+	uint64		place = w->asked.claim.owner;
 	StoreId		store = current_store();
 	bool		accepted = __real_lt_accept(hold, wakes);
 
+	if (accepted && place != 0 && w->asked.disowned != place)
+		sim_fail("left behind", "%s is accepted, and nobody gives the place back that was got meanwhile",
+				 lt_key_of(*hold)->name);
 	if (accepted && store == current_store())
 		check_accepted(*hold);
 	if (accepted && early && lr_store_can(current_store(), STORE_HAS_ORDER))
@@ -297,6 +315,23 @@ check_lined_up(int s)
 				 s, lt_keys[w->key].name);
 }
 
+/*
+ * Who sleeps in front is woken in the moment in which no session here has the lock any more,
+ * unless he looks at that moment.
+ */
+static void
+check_woken(int s)
+{
+	const LrWait *w = &lt_sessions[s].wait;
+	bool		sleeps = w->state == WAIT_QUEUED && w->in_front && !w->asked.trying && w->woken_at == 0;
+	bool		kept = sleeps && is_kept_by_session(w);
+
+	if (sleeps && !kept && turns[s].kept && turns[s].looks_at == w->looks_at)
+		sim_fail("sleeps for ever", "session %d waits for %s, which no session here has any more, and is not woken",
+				 s, lt_keys[w->key].name);
+	turns[s].kept = kept;
+}
+
 /* Between any two steps: nobody has the lock of its partition. */
 void
 note_turn(int s)
@@ -308,6 +343,7 @@ note_turn(int s)
 		memset(t, 0, sizeof(Turn));
 	t->generation = w->generation;
 	check_lined_up(s);
+	check_woken(s);
 	if (w->state == WAIT_HANDED && !w->early && !t->handed)
 		check_handed(s);
 	t->handed = w->state == WAIT_HANDED;

@@ -183,17 +183,18 @@ stayed_due(LrIndex i, StoreId store, int64 now)
 		lt_holds[i].state == HOLD_HELD;
 }
 
+/* Two of the same class of urgency differ by less than a quarter. */
 static void
 check_choice(StoreId store, int64 now, const DueItem *items, int n)
 {
 	int64		longest = 0;
 
 	for (int i = 0; i < n; i++)
-		if (seen[items[i].hold].wanted)
+		if (seen[items[i].hold].wanted && seen[items[i].hold].owner == items[i].owner)
 			longest = Max(longest, seen[items[i].hold].deadline - now);
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (stayed_due(i, store, now) && !is_in(i, items, n) &&
-			(seen[i].deadline - now) * 2 < longest)
+			(seen[i].deadline - now) * 4 < longest * 3)
 			sim_fail("not the most urgent",
 					 "hold %d has %.3f ms left and waits, one that has %.3f ms is renewed",
 					 i, (seen[i].deadline - now) / 1000.0, longest / 1000.0);
@@ -347,6 +348,15 @@ held_as(LrIndex key, KindId kind)
 	return i;
 }
 
+/* Has no session it any more? */
+static bool
+is_left(const DueItem *item)
+{
+	const LrHold *h = &lt_holds[item->hold];
+
+	return h->claim.owner == item->owner && (h->state == HOLD_ORPHAN || h->state == HOLD_LOST);
+}
+
 extern Refusal __real_lt_refused(const DueItem *item, bool alone);
 extern Refusal __wrap_lt_refused(const DueItem *item, bool alone);
 
@@ -358,6 +368,7 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 	LrIndex		reads = lt_holds[item->hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
 	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
 	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
+	bool		left = is_left(item);
 	Refusal		result = __real_lt_refused(item, alone);
 	char		text[LR_OWNER_MAX];
 
@@ -365,6 +376,9 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
+	if (left && is_left(item) && lt_holds[item->hold].expiry.ends_at < until)
+		sim_fail("left behind", "the write lock of %s counts as over %.3f ms before the read lock beside it",
+				 lt_keys[key].name, (until - lt_holds[item->hold].expiry.ends_at) / 1000.0);
 	lr_owner_text(item->owner, text);
 	if (result.over && item->kind == KIND_WRITE && !item->at_old_place &&
 		sim_config.masters == 0 && redis_has_for_long(lt_keys[key].name, text))
