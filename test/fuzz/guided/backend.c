@@ -159,6 +159,17 @@ redis_conn_fail(RedisConn *c, int sqlstate, const char *format,...)
 }
 
 void
+redis_conn_refused(RedisConn *c)
+{
+	char		words[REDIS_WORDS_MAX];
+
+	(void) redis_error_words(c->in.values, c->target->url.user, words, sizeof(words));
+	redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
+					  "The node answered: %s", words);
+	c->state = CONN_CLOSED;
+}
+
+void
 redis_target_is_no_master(const RedisTarget *t)
 {
 }

@@ -28,6 +28,7 @@ fuzz_sentinel(const uint8 *data, size_t size)
 	memset(&s, 0, offsetof(RedisSentinel, ear));
 	if (!resp_out_make(&s.ask.out))
 		return;
+	s.ask.target = &s.target;
 	s.target.node = NODE_SENTINEL;
 	strcpy(s.target.url.service, "mymaster");
 	strcpy(s.target.url.user, "bob");
