@@ -189,8 +189,8 @@ extern uint32 node_silences_ended(void);
  * silence.c: Since when Redis has not answered, and what others may have there since.
  *
  * Only fallback mode uses this; in the others Redis never counts as silent, and no
- * key is held off.  Only the watchdog writes, but for times to live, which any process
- * notes.  Nothing here takes a lock.
+ * key is held off.  Only the watchdog writes, but for answers and times to live, which
+ * any process notes.  Nothing here takes a lock.
  * ----------
  */
 
@@ -205,6 +205,12 @@ extern void silence_shmem_init(void);
  * Redis answered, and its lease may still run.
  */
 extern int64 silence_hold_off(uint32 hash);
+
+/*
+ * This process has read at that time, or after it, that Redis has run a script: so Redis
+ * may have served others, too.
+ */
+extern void silence_heard(int64 now);
 
 /* Note that the key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void silence_saw_ttl(uint32 hash, int64 ttl_ms);
@@ -234,15 +240,19 @@ extern bool silence_look(int64 now);
 /* Nothing seen so far counts; the silence is measured from now on. */
 extern void silence_begin_anew(int64 now);
 
-/* A request was sent to Redis; Redis answered. */
+/* The watchdog has sent a request to Redis; Redis has answered and done all of it. */
 extern void silence_asked(int64 now);
 extern void silence_answered(int64 now);
 
-/* When the first request was sent that has no answer (0 = all were answered). */
-extern int64 silence_since(void);
+/* When the watchdog sent its first request that has no answer (0 = all were answered). */
+extern int64 silence_asked_since(void);
 
-/* When Redis last answered, or when what is seen began to count. */
+/*
+ * When Redis last answered the watchdog, or when what is seen began to count; and when it
+ * last answered any process.
+ */
 extern int64 silence_last_answer(void);
+extern int64 silence_last_heard(void);
 
 /* ----------
  * cluster.c: In which slot of a Redis Cluster a key is.

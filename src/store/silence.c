@@ -5,12 +5,14 @@
  *
  * A key that nobody on this server holds may be held by a client elsewhere, whose
  * lease lasts beyond the last moment at which Redis may have served it.  We take
- * that moment to be when the first request was sent that Redis did not answer.  The
- * table grants such keys only one lease later, or after the longest time to live that
- * was seen on the key, if that is longer.  An array of fixed size has these, by the
- * hash of the key; two keys that share an entry only delay each other.
+ * that moment to be when the watchdog sent the first request that Redis did not
+ * answer, after the last one of any process that it did.  The table grants such keys
+ * only one lease later, or after the longest time to live that was seen on the key, if
+ * that is longer.  An array of fixed size has these, by the hash of the key; two keys
+ * that share an entry only delay each other.
  *
- * Only the watchdog writes, except to the array, which any process writes atomically.
+ * Only the watchdog writes, except to that array, and to heard_at, which any process
+ * writes atomically.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -46,9 +48,12 @@
 
 typedef struct SilenceShared
 {
-	pg_atomic_uint64 answered_at;
-	pg_atomic_uint64 since;		/* when the first request was sent that Redis has not
-								 * answered; 0 = none */
+	pg_atomic_uint64 answered_at;	/* when Redis last answered the watchdog */
+	pg_atomic_uint64 heard_at;	/* when any process last read an answer */
+	pg_atomic_uint64 asked_at;	/* when the watchdog sent the first request that
+								 * has no answer; 0 = none */
+	pg_atomic_uint64 since;		/* the same after heard_at; it counts only while it
+								 * is later; 0 = none */
 	pg_atomic_uint64 looked_at; /* when the watchdog last looked */
 
 	/* The effective limits, microseconds. */
@@ -99,6 +104,8 @@ silence_shmem_init(void)
 
 	memset(shared, 0, offsetof(SilenceShared, ttl));
 	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
+	pg_atomic_init_u64(&shared->heard_at, 0);
+	pg_atomic_init_u64(&shared->asked_at, 0);
 	pg_atomic_init_u64(&shared->since, 0);
 	pg_atomic_init_u64(&shared->looked_at, 0);
 	pg_atomic_init_u64(&shared->stall, 0);
@@ -121,10 +128,42 @@ silence_is_watched(int64 now)
 	return now - read_time(&shared->looked_at) <= read_time(&shared->stall);
 }
 
+/*
+ * silent_since --- since when Redis serves nobody; 0: that is not known
+ *
+ * Whatever a process has been answered, Redis may have served others until then, and
+ * longer: until it was asked again, in vain.
+ */
+static int64
+silent_since(void)
+{
+	int64		since = read_time(&shared->since);
+
+	return since > read_time(&shared->heard_at) ? since : 0;
+}
+
 /* ----------
  * For all processes
  * ----------
  */
+
+/*
+ * silence_heard --- see nodes.h
+ *
+ * A process that was stopped before it gets here must not put the time back.
+ */
+void
+silence_heard(int64 now)
+{
+	uint64		before;
+
+	if (!lr_has_fallback())
+		return;
+	before = pg_atomic_read_u64(&shared->heard_at);
+	while ((int64) before < now &&
+		   !pg_atomic_compare_exchange_u64(&shared->heard_at, &before, (uint64) now))
+		;
+}
 
 /*
  * It is not enough that it has not answered since then: if it was not asked either, it
@@ -137,7 +176,7 @@ silence_lasts_since(int64 when)
 
 	if (!lr_has_fallback() || !silence_is_watched(lr_now()))
 		return false;
-	since = read_time(&shared->since);
+	since = silent_since();
 	return since != 0 && since <= when && read_time(&shared->answered_at) < when;
 }
 
@@ -149,7 +188,7 @@ silence_is_noticed(void)
 
 	if (!lr_has_fallback() || !silence_is_watched(now))
 		return false;
-	since = read_time(&shared->since);
+	since = silent_since();
 	return since != 0 && now - since > SLOW_ANSWER;
 }
 
@@ -189,7 +228,7 @@ silence_hold_off(uint32 hash)
 
 	if (!lr_has_fallback())
 		return 0;
-	since = read_time(&shared->since);
+	since = silent_since();
 	ttl = seen_ttl(pg_atomic_read_u64(&shared->ttl[hash & (shared->nttls - 1)]));
 	if (ttl == TTL_ENDLESS)
 		return LR_NEVER;
@@ -271,7 +310,9 @@ silence_look(int64 now)
 void
 silence_begin_anew(int64 now)
 {
-	if (read_time(&shared->since) != 0)
+	if (read_time(&shared->asked_at) != 0)
+		pg_atomic_write_u64(&shared->asked_at, (uint64) now);
+	if (silent_since() != 0)
 		pg_atomic_write_u64(&shared->since, (uint64) now);
 	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
 }
@@ -279,7 +320,9 @@ silence_begin_anew(int64 now)
 void
 silence_asked(int64 now)
 {
-	if (read_time(&shared->since) == 0)
+	if (read_time(&shared->asked_at) == 0)
+		pg_atomic_write_u64(&shared->asked_at, (uint64) now);
+	if (silent_since() == 0)
 		pg_atomic_write_u64(&shared->since, (uint64) now);
 }
 
@@ -287,17 +330,24 @@ void
 silence_answered(int64 now)
 {
 	pg_atomic_write_u64(&shared->answered_at, (uint64) now);
+	pg_atomic_write_u64(&shared->asked_at, 0);
 	pg_atomic_write_u64(&shared->since, 0);
 }
 
 int64
-silence_since(void)
+silence_asked_since(void)
 {
-	return read_time(&shared->since);
+	return read_time(&shared->asked_at);
 }
 
 int64
 silence_last_answer(void)
 {
 	return read_time(&shared->answered_at);
+}
+
+int64
+silence_last_heard(void)
+{
+	return lr_later(read_time(&shared->answered_at), read_time(&shared->heard_at));
 }

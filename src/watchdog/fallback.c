@@ -4,10 +4,11 @@
  *	  The decision which store new locks go to: Redis, or the table while Redis
  *	  is away.
  *
- * New locks go to the table when Redis has not answered for lockredis.fallback_after,
- * and was asked in vain for most of that time: a watchdog that was stopped itself
- * cannot tell.  They go back when Redis has answered steadily for a while, so that
- * an unsteady Redis does not cause a change each time.
+ * New locks go to the table when Redis has answered no process for
+ * lockredis.fallback_after, and the watchdog has asked it in vain for most of that time:
+ * a watchdog that was stopped itself cannot tell.  They go back when Redis has answered
+ * the watchdog steadily for a while, so that an unsteady Redis, or one that the watchdog
+ * cannot reach, does not cause a change each time.
  *
  * Above the stores, only this file and workers_register() know them by their ids,
  * since the mode names them.  How the table answers plays no part.  A standby cannot
@@ -149,12 +150,12 @@ fallback_asked(StoreId store, int64 now)
 void
 fallback_answered(StoreId store, int64 now)
 {
-	int64		silent_since;
+	int64		asked_since;
 
 	if (!is_watched_store(store))
 		return;
-	silent_since = silence_since();
-	if (silent_since != 0 && now - silent_since > fallback_probe_interval(store))
+	asked_since = silence_asked_since();
+	if (asked_since != 0 && now - asked_since > fallback_probe_interval(store))
 		steady_since = 0;
 	silence_answered(now);
 	if (steady_since == 0)
@@ -236,12 +237,12 @@ return_to_redis(int64 steady)
 static int64
 when_to_leave(void)
 {
-	int64		silent_since = silence_since();
+	int64		asked_since = silence_asked_since();
 
-	if (silent_since == 0)
+	if (asked_since == 0)
 		return LR_NEVER;
-	return lr_later(silence_last_answer() + after,
-					silent_since + after * (PROBES_BEFORE - 1) / PROBES_BEFORE);
+	return lr_later(silence_last_heard() + after,
+					asked_since + after * (PROBES_BEFORE - 1) / PROBES_BEFORE);
 }
 
 /*
@@ -253,19 +254,17 @@ void
 fallback_step(void)
 {
 	int64		now = lr_now();
-	int64		answered_at;
 
 	if (!lr_has_fallback())
 		return;
 	if (!silence_look(now) && steady_since != 0)
 		steady_since = now;
-	answered_at = silence_last_answer();
 	if (current_store() == STORE_REDIS)
 	{
 		if (now >= when_to_leave() && !RecoveryInProgress())
-			leave_redis(now - answered_at);
+			leave_redis(now - silence_last_heard());
 	}
-	else if (steady_since != 0 && answered_at - steady_since >= steady_time())
+	else if (steady_since != 0 && silence_last_answer() - steady_since >= steady_time())
 		return_to_redis(now - steady_since);
 }
 

@@ -191,9 +191,10 @@ renewals_start_batch(Renewals *r)
 					   health_wants_facts(&r->health, b));
 		r->began = lr_now();
 		r->next_look = lr_now() + EXPIRY_INTERVAL;
-		fallback_asked(b->id, lr_now());
 	}
 	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
+	if (r->replicas == 0)
+		fallback_asked(b->id, lr_now());
 	renewals_step_batch(r);
 }
 

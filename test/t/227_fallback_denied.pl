@@ -4,6 +4,18 @@
 # lock that may not be renewed in Redis is lost at its end, one that may not be
 # carried back, or that Redis has no memory for, stays in the table; the others
 # stay in, or go to, Redis.
+#
+# Nor is it one if Redis refuses the watchdog alone, which has to connect again:
+#
+#   watchdog                        session                     client elsewhere
+#   asks, in vain, from now on
+#                                   asks Redis, is answered     takes a key there
+#                                   has nothing more to ask
+#   Redis has not answered for fallback_after: to the table
+#                                   wants that key
+#
+# What the session was answered is as good: locks stay in Redis until nobody is answered,
+# and the table gives no key away before a lease is over since then.
 # Proves G20, G26.
 
 use LockRedis::Test qw(:DEFAULT owner_in);
@@ -101,4 +113,37 @@ $one->query_is(q{SELECT redis_is_held('full:1')}, 't', 'it is held in the table'
 $redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
 poll_until('it to be carried back', sub { owner_in($table->hash('full:1')) eq '' });
 $one->query_is(q{SELECT redis_unlock('full:1')}, 't', 'and given back');
+
+# The watchdog alone is refused; the session keeps its connection.
+my @refusals = (
+	[ 'too many clients', [qw(CONFIG SET maxclients 1)], [qw(CONFIG SET maxclients 10000)] ],
+	[ 'the user is off', [qw(ACL SETUSER bob off)], [qw(ACL SETUSER bob on)] ]);
+
+foreach my $case (@refusals)
+{
+	my ($name, $refuse, $allow) = @$case;
+	my $switches = $node->lock_stat('switches');
+	my $taken = 0;
+
+	$redis->cmd(@$refuse);
+	$redis->kill_clients('watchdog');
+	for (1 .. 15)
+	{
+		$taken += $one->value(q{SELECT redis_try_lock('ours') AND redis_unlock('ours')}) eq 't';
+		pause(0.2);
+	}
+	is($node->lock_stat('switches'), $switches, "$name: locks stay in Redis");
+	is($taken, 15, "$name: and the session gets them");
+	$redis->foreign_lock('theirs', owner => 'elsewhere:1', ms => 6000);
+	$one->query_is(q{SELECT redis_try_lock('ours'), redis_unlock('ours')}, 't|t',
+		"$name: an answer after somebody elsewhere took a key");
+	$node->wait_for_store('table');
+	$one->query_is(q{SELECT redis_try_lock('theirs')}, 'f', "$name: which is not had here");
+	$one->start(q{SELECT redis_lock('theirs')});
+	is($one->wait(30)->error, undef, "$name: in the table, when nobody is answered");
+	is($redis->cmd('EXISTS', 'theirs'), '0', "$name: after the other one");
+	$one->query_is(q{SELECT redis_unlock('theirs')}, 't', "$name: given back");
+	$redis->cmd(@$allow);
+	$node->wait_for_store('master');
+}
 end_test($node, $redis);

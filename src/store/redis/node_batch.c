@@ -336,6 +336,19 @@ reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
 }
 
 /*
+ * reply_note_service --- the node has run a script: it serves others, too
+ *
+ * What an error says of that is for the watchdog to judge.  A place that lockredis.url does
+ * not name any more says nothing about the present one.
+ */
+static void
+reply_note_service(const NodeBatch *b, int64 now)
+{
+	if (b->target.node != NODE_NONE)
+		silence_heard(now);
+}
+
+/*
  * reply_take_one --- take the reply for one operation; false if it is not a valid one
  */
 static bool
@@ -400,6 +413,7 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 	{
 		b->runs_scripts = true;
 		b->ran |= SCRIPT_BIT(script);
+		reply_note_service(b, now);
 	}
 	if (ops->args.together > 0)
 		return reply_take_together(b, cmd, v, now);
@@ -431,8 +445,10 @@ owed_is_any(const NodeBatch *b)
  * owed_take --- take the oldest such reply; false if it is not a valid one
  */
 static bool
-owed_take(NodeBatch *b, const RedisValue *v)
+owed_take(NodeBatch *b, const RedisValue *v, int64 now)
 {
+	if (v->type != REDIS_REPLY_ERROR)
+		reply_note_service(b, now);
 	return b->left_n > 0 ? left_take(b, v) : confirm_swallow(b, v);
 }
 
@@ -447,7 +463,7 @@ owed_read(NodeBatch *b)
 	int			nreads = 0;
 
 	while (owed_is_any(b) && redis_conn_next(c, &nreads))
-		if (!owed_take(b, c->in.values))
+		if (!owed_take(b, c->in.values, lr_now()))
 			redis_conn_fail(c, ERRCODE_STORE_FAILED,
 							"The node's answer makes no sense.");
 	return c->state == CONN_READY;
@@ -468,7 +484,7 @@ reply_take(NodeBatch *b)
 	int64		now = lr_now();
 
 	if (owed)
-		good = owed_take(b, v);
+		good = owed_take(b, v, now);
 	else if (good && cmd->kind == COMMAND_WAIT)
 		good = confirm_take(b, v);
 	else if (good && cmd->kind == COMMAND_ASKING)

@@ -116,12 +116,41 @@ cut_server_off(void)
 	net_cut_off_until(server, until);
 }
 
+static void
+takes_meanwhile(void *arg, int64_t key)
+{
+	(void) arg;
+	if (!sim_config.calm)
+		(void) redis_foreign_take(redis_present(), name_of(NAME_OF_KEY, (int) key), ELSEWHERE,
+								  sim_config.least_lease_ms, false);
+}
+
+/*
+ * As when a node has too many connections: the sessions keep theirs.  A client elsewhere takes a
+ * key for as long as a server does.
+ */
+static void
+cut_watchdog_off(void)
+{
+	int			server = (int) sim_draw((uint32_t) sim_config.nservers);
+	int64_t		until = sim_now() + SIM_PICK(2 * SIM_S, 400 * SIM_MS, 5 * SIM_S, 12 * SIM_S);
+
+	sim_trace("fault: the watchdog of server %d is refused for %.3f ms", server, ms_until(until));
+	net_refuse_watchdog_until(server, until);
+	sim_at(sim_now() + sim_draw(SIM_S), takes_meanwhile, NULL, draw_number());
+}
+
 void
 fault_silence(void)
 {
 	int			node = draw_node();
 	int64_t		until = sim_now() + SIM_PICK(30 * SIM_MS, 400 * SIM_MS, 2 * SIM_S, 5 * SIM_S);
 
+	if (sim_config.mode == 2 && sim_draw(4) == 0)
+	{
+		cut_watchdog_off();
+		return;
+	}
 	if (sim_config.mode == 2 && sim_config.nservers > 1 && sim_draw(2) == 0)
 	{
 		cut_server_off();

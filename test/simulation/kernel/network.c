@@ -48,6 +48,7 @@ typedef struct Conn
 	NetState	state;
 	int			error;			/* once it is closed */
 	int			owner;			/* pid */
+	bool		is_watchdogs;
 	int			port;
 	int			node;			/* -1 = nobody */
 	bool		client_open;
@@ -78,6 +79,7 @@ static Conn conns[NET_MAX_CONNS];
 static int	nconns;
 static Node nodes[NET_MAX_NODES];
 static int64_t cut_off_until[SIM_MAX_SERVERS];	/* servers that reach no node */
+static int64_t refused_until[SIM_MAX_SERVERS];	/* servers whose watchdog is refused by all */
 static struct
 {
 	int			port;
@@ -136,6 +138,7 @@ net_reset(NetServe serve_, NetClosed closed_)
 	nconns = nports = 0;
 	memset(nodes, 0, sizeof(nodes));
 	memset(cut_off_until, 0, sizeof(cut_off_until));
+	memset(refused_until, 0, sizeof(refused_until));
 	serve = serve_;
 	closed = closed_;
 	slow_permille = cut_permille = 0;
@@ -225,6 +228,12 @@ tell_owner(const Conn *c)
  * ----------
  */
 
+static bool
+is_refused(const Conn *c)
+{
+	return c->is_watchdogs && sim_now() < refused_until[server_of_pid(c->owner)];
+}
+
 /* The client finds it closed. */
 static void
 ends(Conn *c, int error)
@@ -245,7 +254,7 @@ connected(void *arg, int64_t conn)
 	(void) arg;
 	if (c->state != NET_CONNECTING)
 		return;
-	if (is_down(c->node))
+	if (is_down(c->node) || is_refused(c))
 	{
 		ends(c, ECONNREFUSED);
 		return;
@@ -264,6 +273,7 @@ net_socket(void)
 		sim_fail("simulator", "too many connections");
 	memset(c, 0, sizeof(Conn));
 	c->owner = sim_pid();
+	c->is_watchdogs = server_is_watchdog(sim_slot());
 	c->client_open = true;
 	c->node = -1;
 	return nconns++;
@@ -626,6 +636,17 @@ net_cut_off_until(int server, int64_t until)
 }
 
 void
+net_refuse_watchdog_until(int server, int64_t until)
+{
+	if (until > refused_until[server])
+		refused_until[server] = until;
+	for (int i = 0; i < nconns; i++)
+		if (is_refused(&conns[i]))
+			break_now(&conns[i]);
+	sim_disturbed(until);
+}
+
+void
 net_break(int conn)
 {
 	break_now(&conns[conn]);
@@ -798,7 +819,7 @@ net_is_well(void)
 		if (!net_is_up(i))
 			return false;
 	for (int s = 0; s < SIM_MAX_SERVERS; s++)
-		if (sim_now() < cut_off_until[s])
+		if (sim_now() < cut_off_until[s] || sim_now() < refused_until[s])
 			return false;
 	return true;
 }

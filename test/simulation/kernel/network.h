@@ -91,6 +91,9 @@ extern void net_block_until(int node, int64_t until);
 /* Likewise between one server and all nodes. */
 extern void net_cut_off_until(int server, int64_t until);
 
+/* The watchdog of that server is connected to no node until then; its sessions are. */
+extern void net_refuse_watchdog_until(int server, int64_t until);
+
 /* Nobody is there until then; connections break. */
 extern void net_down_until(int node, int64_t until);
 

@@ -52,15 +52,23 @@ static struct
 	char		owner[REDIS_OWNER];
 	int64_t		taken_at;
 	int64_t		until;
-	bool		is_long;		/* longer than any lease here */
+	int64_t		lease_ms;
 	int64_t		seen_at[SIM_MAX_SERVERS];	/* a session of each saw for how long; 0: none
 											 * did */
 }			elsewhere[SIM_MAX_KEYS];
+
+/* When a process of that server last had an answer, and its watchdog first asked after that. */
+static struct
+{
+	int64_t		at;
+	int64_t		asked_at;
+}			heard[SIM_MAX_SERVERS];
 
 void
 locks_reset(void)
 {
 	memset(elsewhere, 0, sizeof(elsewhere));
+	memset(heard, 0, sizeof(heard));
 	ntokens = 0;
 }
 
@@ -640,8 +648,29 @@ redis_note_seen(const char *key, const char *owner)
 }
 
 void
+redis_note_heard(void)
+{
+	heard[sim_server()].at = sim_now();
+}
+
+void
+redis_note_asked(int64_t at)
+{
+	if (heard[sim_server()].asked_at <= heard[sim_server()].at)
+		heard[sim_server()].asked_at = at;
+}
+
+int64_t
+redis_heard_until(void)
+{
+	return heard[sim_server()].asked_at <= heard[sim_server()].at ? sim_now() :
+		heard[sim_server()].asked_at;
+}
+
+void
 redis_forget_seen(void)
 {
+	memset(&heard[sim_server()], 0, sizeof(heard[0]));
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
 		elsewhere[i].seen_at[sim_server()] = 0;
 }
@@ -651,8 +680,9 @@ redis_is_held_elsewhere(const char *key, int64_t answered_at, int64_t here_from)
 {
 	for (int i = 0; i < SIM_MAX_KEYS; i++)
 	{
-		int64_t		known_at = elsewhere[i].is_long ?
-			elsewhere[i].seen_at[sim_server()] : elsewhere[i].taken_at;
+		bool		is_long = elsewhere[i].lease_ms > sim_config.least_lease_ms;
+		int64_t		known_at = is_long ? elsewhere[i].seen_at[sim_server()] :
+			elsewhere[i].taken_at;
 		int64_t		until;
 
 		if (strcmp(elsewhere[i].key, key) != 0 || known_at == 0 || known_at > answered_at ||
@@ -698,7 +728,7 @@ note_elsewhere(const char *key, const char *owner, int64_t lease_ms)
 	snprintf(elsewhere[i].owner, REDIS_OWNER, "%s", owner);
 	elsewhere[i].taken_at = sim_now();
 	elsewhere[i].until = sim_now() + (lease_ms + 1) * SIM_MS;
-	elsewhere[i].is_long = lease_ms > 2000;
+	elsewhere[i].lease_ms = lease_ms;
 	memset(elsewhere[i].seen_at, 0, sizeof(elsewhere[i].seen_at));
 }
 

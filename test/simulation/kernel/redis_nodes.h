@@ -176,6 +176,15 @@ extern void redis_note_seen(const char *key, const char *owner);
 extern void redis_forget_seen(void);
 
 /*
+ * A process of this server has had an answer; its watchdog has asked at that time.  Until when can
+ * the server not know that nobody elsewhere is served?  That is when it first asked after the last
+ * answer, or now.
+ */
+extern void redis_note_heard(void);
+extern void redis_note_asked(int64_t at);
+extern int64_t redis_heard_until(void);
+
+/*
  * Does a client elsewhere hold the key at the present node, and did the answer of that time
  * show it?  Not if the key is believed to have been held here after that.
  */

@@ -510,10 +510,49 @@ has_few_votes(const char *key, uint64 owner)
 	return names_count_voters(key, text, first) <= sim_config.masters / 2;
 }
 
+extern StoreOutcome __real_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
+extern StoreOutcome __wrap_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
+
+/* What the watchdog is answered counts when its whole batch has been done. */
+StoreOutcome
+__wrap_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
+{
+	StoreOutcome outcome = __real_redis_take_op(op, v, repeated);
+
+	if (outcome != STORE_PENDING && !server_is_watchdog(sim_slot()))
+		redis_note_heard();
+	return outcome;
+}
+
+extern void __real_silence_asked(int64 now);
+extern void __wrap_silence_asked(int64 now);
+
+void
+__wrap_silence_asked(int64 now)
+{
+	redis_note_asked(server_time(now));
+	__real_silence_asked(now);
+}
+
+/*
+ * silence_begins --- when the watchdog first asked in vain after the last answer of Redis
+ *
+ * Until then Redis may have served others.  Now, if it has not asked since a session was
+ * answered.
+ */
+static int64
+silence_begins(void)
+{
+	int64		answered_at = server_time(silence_last_answer());
+	int64		heard_until = redis_heard_until();
+
+	return Max(answered_at, heard_until);
+}
+
 /*
  * is_held_elsewhere --- can the table not give the key away, as a client elsewhere holds it?
  *
- * Redis has answered since that client took it; or somebody here has seen for how long it
+ * Redis may have answered since that client took it; or somebody here has seen for how long it
  * holds the key, if that is longer than a lease, and Redis has answered since.  A lock that was
  * held here after that was taken away by force, or lost with all data.
  */
@@ -521,25 +560,22 @@ static bool
 is_held_elsewhere(const LrKey *key, StoreId store)
 {
 	return store == STORE_TABLE && lr_has_fallback() &&
-		redis_is_held_elsewhere(key->name, server_time(silence_last_answer()),
-								server_time(key->here_from));
+		redis_is_held_elsewhere(key->name, silence_begins(), server_time(key->here_from));
 }
 
 /*
  * is_leased_to_others --- has another server the key in Redis, with a lease that this one has to
  * wait for?
  *
- * That is one that ends within a lease of the first request that was not answered: if Redis
- * has really been away since then, it has made none longer.  Not if the key is believed to
- * have been held here at a moment of that silence.
+ * That is one that ends within a lease of when the silence begins: if Redis has really been away
+ * since then, it has made none longer.  Not if the key is believed to have been held here at a
+ * moment of that silence.
  */
 static bool
 is_leased_to_others(const LrKey *key, StoreId store)
 {
-	int64		since = store == STORE_TABLE && lr_has_fallback() ? silence_since() : 0;
-
-	return since != 0 && key->here_from == 0 &&
-		redis_is_leased_to_others(key->name, lr_instance_uuid(), server_time(since) +
+	return store == STORE_TABLE && lr_has_fallback() && key->here_from == 0 &&
+		redis_is_leased_to_others(key->name, lr_instance_uuid(), silence_begins() +
 								  sim_config.least_lease_ms * SIM_MS);
 }
 

@@ -302,7 +302,7 @@ check_remembered(const LrName *name, const StoreOp *op)
 
 	if (!lr_has_fallback() || strncmp(op->answer.holder, "elsewhere", 9) != 0)
 		return;
-	begin = silence_since();
+	begin = silence_asked_since();
 	if (begin == 0)
 		begin = server_clock();
 	left = silence_hold_off(name->hash) + server_clock() - begin;
