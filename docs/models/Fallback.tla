@@ -17,13 +17,15 @@ CONSTANTS
     MaxTime, MaxOwner,
     HoldOffRule,       \* the table gives nothing until leases of before are over
     AnswerRule,        \* any answer to the watchdog begins the silence anew
+    HeardRule,         \* and any answer to a session
     StayedRule,        \* a key that was here before the silence may be elsewhere by now
     StaleRule,         \* the table's grant is given back if Redis has answered since
     LocalRule,         \* no hold is made beside a live one of this server
     DeadlineRule,      \* a deadline that has passed is never raised
     TraceRule,         \* a hold knows each store in which its owner may be
     DownPremise,       \* a Redis that does not answer us answers nobody
-    SeenPremise        \* one that comes back stays until the watchdog has heard it
+    SeenPremise        \* one that comes back, or that the watchdog alone cannot reach, stays
+                       \* until somebody here has heard it
 
 None    == 0
 Foreign == -1
@@ -32,7 +34,8 @@ Never   == -1
 VARIABLES
     now, nextOwner,
     up,                \* does Redis answer this server?
-    heard,             \* has the watchdog heard it since it came back?
+    reached,           \* and can the watchdog ask it?
+    heard,             \* has anybody heard it since then?
     redis, table,      \* who has the key there, and until when
     inUse,             \* to which store new locks go
     silent,            \* since when: the watchdog's first request without an answer
@@ -42,16 +45,16 @@ VARIABLES
     left,              \* [owner, store]: what the watchdog has to give back
     sound              \* was each grant of the table one that it could give?
 
-vars  == <<now, nextOwner, up, heard, redis, table, inUse, silent, stayed, overtaken,
+vars  == <<now, nextOwner, up, reached, heard, redis, table, inUse, silent, stayed, overtaken,
            hold, left, sound>>
 known == <<silent, stayed, overtaken>>
-world == <<up, heard, inUse, silent, stayed>>
+world == <<up, reached, heard, inUse, silent, stayed>>
 
 Free == [state |-> "free", owner |-> None, store |-> "redis", sent |-> 0,
          deadline |-> Never, answered |-> FALSE, traces |-> {}]
 
 Init ==
-    /\ now = 0 /\ nextOwner = 1 /\ up = TRUE /\ heard = TRUE
+    /\ now = 0 /\ nextOwner = 1 /\ up = TRUE /\ reached = TRUE /\ heard = TRUE
     /\ redis = [owner |-> None, until |-> 0]
     /\ table = [owner |-> None, until |-> 0]
     /\ inUse = "redis" /\ silent = Never /\ stayed = FALSE /\ overtaken = {}
@@ -64,6 +67,7 @@ HasNow(r, o)   == r.owner = o /\ now < r.until
 Nobody(r)      == r.owner = None \/ now >= r.until
 Live(s)        == hold[s].state = "held" /\ now < hold[s].deadline
 Answers(store) == store = "table" \/ up
+Obeys(store)   == store = "table" \/ (up /\ reached)      \* the watchdog
 
 \* May somebody elsewhere still have the key in Redis, by a lease from before the silence?
 HeldOff == /\ HoldOffRule /\ ~stayed
@@ -83,6 +87,14 @@ Hear(store) ==
        /\ heard' = (heard \/ store = "redis")
        /\ overtaken' = IF store # "redis" THEN overtaken
                        ELSE {s \in Sessions : hold[s].state = "waiting"}
+
+\* A session has one.
+HearAs(s) ==
+    /\ silent' = IF HeardRule THEN Never ELSE silent
+    /\ stayed' = (stayed /\ ~HeardRule)
+    /\ heard' = TRUE
+    /\ overtaken' = IF ~HeardRule THEN overtaken \ {s}
+                    ELSE {t \in Sessions \ {s} : hold[t].state = "waiting"}
 
 Put(store, r) ==
     /\ redis' = IF store = "redis" THEN r ELSE redis
@@ -120,35 +132,39 @@ Grant(s) ==
        IN /\ hold' = [hold EXCEPT ![s] = IF ~takes THEN Free ELSE
                         [h EXCEPT !.state = "held", !.deadline = h.sent + Lease]]
           /\ left' = IF takes THEN left ELSE left \cup Left(h)
-          /\ stayed' = Stays(here)
-          /\ overtaken' = overtaken \ {s}
+          /\ IF h.store = "redis" THEN HearAs(s)
+             ELSE /\ stayed' = Stays(here)
+                  /\ overtaken' = overtaken \ {s}
+                  /\ UNCHANGED <<heard, silent>>
           /\ sound' = (sound /\ ~(here /\ inUse = "table" /\ ~up /\ HasNow(redis, Foreign)))
-    /\ UNCHANGED <<now, nextOwner, up, heard, redis, table, inUse, silent>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, redis, table, inUse>>
 
 \* By unlock, cancel, time limit, or the end of the lease.
 End(s, answered) ==
     /\ hold[s].state # "free"
     /\ left' = left \cup Left(hold[s])
     /\ hold' = [hold EXCEPT ![s] = Free]
-    /\ stayed' = Stays(Live(s) /\ hold[s].store = "redis" /\ ~answered)
-    /\ overtaken' = overtaken \ {s}
-    /\ UNCHANGED <<now, nextOwner, redis, table, sound, up, heard, inUse, silent>>
+    /\ IF answered /\ hold[s].store = "redis" THEN HearAs(s)
+       ELSE /\ stayed' = Stays(Live(s) /\ hold[s].store = "redis")
+            /\ overtaken' = overtaken \ {s}
+            /\ UNCHANGED <<heard, silent>>
+    /\ UNCHANGED <<now, nextOwner, redis, table, sound, up, reached, inUse>>
 
 ---------------------------------------------------------------------------
 (* The watchdog. *)
 
 Renew(s) ==                        \* in the store whose word the deadline is
-    /\ hold[s].state = "held" /\ Answers(hold[s].store)
+    /\ hold[s].state = "held" /\ Obeys(hold[s].store)
     /\ HasNow(At(hold[s].store), hold[s].owner)
     /\ DeadlineRule => Live(s)
     /\ Put(hold[s].store, Given(hold[s].owner))
     /\ hold' = [hold EXCEPT ![s].deadline = now + Lease]
     /\ Hear(hold[s].store)
-    /\ UNCHANGED <<now, nextOwner, up, inUse, left, sound>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, inUse, left, sound>>
 
 \* A create and a set of the same owner.  Whom somebody elsewhere is ahead of has lost it.
 Move(s) ==
-    /\ hold[s].state = "held" /\ hold[s].store # inUse /\ Answers(inUse)
+    /\ hold[s].state = "held" /\ hold[s].store # inUse /\ Obeys(inUse)
     /\ LET h     == hold[s]
            ours  == Nobody(At(inUse)) \/ HasNow(At(inUse), h.owner)
            moves == Live(s) \/ ~DeadlineRule
@@ -161,7 +177,7 @@ Move(s) ==
           /\ IF inUse = "redis" THEN Hear("redis")
              ELSE /\ stayed' = Stays(ours /\ moves)
                   /\ UNCHANGED <<heard, silent, overtaken>>
-    /\ UNCHANGED <<now, nextOwner, up, inUse, sound>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, inUse, sound>>
 
 GiveBack(l) ==                     \* may be the session's own release, so it is not heard
     /\ l \in left /\ Answers(l.store)
@@ -171,39 +187,43 @@ GiveBack(l) ==                     \* may be the session's own release, so it is
     /\ UNCHANGED <<now, nextOwner, overtaken, hold, sound, world>>
 
 Probe ==                           \* asks, and hears or not
-    /\ IF up THEN Hear("redis")
+    /\ IF up /\ reached THEN Hear("redis")
        ELSE /\ silent' = IF silent = Never THEN now ELSE silent
             /\ UNCHANGED <<heard, stayed, overtaken>>
-    /\ UNCHANGED <<now, nextOwner, up, redis, table, inUse, hold, left, sound>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, redis, table, inUse, hold, left, sound>>
 
 ToTable ==
     /\ inUse = "redis" /\ silent # Never /\ now - silent >= After
     /\ inUse' = "table"
-    /\ UNCHANGED <<now, nextOwner, up, heard, redis, table, known, hold, left, sound>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, heard, redis, table, known, hold, left, sound>>
 
 ToRedis ==                         \* it has answered for long enough
-    /\ inUse = "table" /\ up /\ heard /\ silent = Never
+    /\ inUse = "table" /\ up /\ reached /\ heard /\ silent = Never
     /\ inUse' = "redis"
-    /\ UNCHANGED <<now, nextOwner, up, heard, redis, table, known, hold, left, sound>>
+    /\ UNCHANGED <<now, nextOwner, up, reached, heard, redis, table, known, hold, left, sound>>
 
 ---------------------------------------------------------------------------
 (* The world. *)
 
 GoDown == /\ up /\ (SeenPremise => heard) /\ up' = FALSE
-          /\ UNCHANGED <<now, nextOwner, heard, redis, table, inUse, known, hold, left, sound>>
+          /\ UNCHANGED <<now, nextOwner, reached, heard, redis, table, inUse, known, hold, left,
+                         sound>>
 ComeUp == /\ ~up /\ up' = TRUE /\ heard' = FALSE
-          /\ UNCHANGED <<now, nextOwner, redis, table, inUse, known, hold, left, sound>>
+          /\ UNCHANGED <<now, nextOwner, reached, redis, table, inUse, known, hold, left, sound>>
+Reach  == /\ reached' = ~reached          \* its connection breaks, and cannot be made again; or can
+          /\ UNCHANGED <<now, nextOwner, up, heard, redis, table, inUse, known, hold, left, sound>>
 
 ForeignTakes ==
     /\ (up \/ ~DownPremise) /\ Nobody(redis)
     /\ redis' = Given(Foreign)
-    /\ UNCHANGED <<now, nextOwner, table, overtaken, hold, left, sound, world>>
+    /\ heard' = (heard /\ silent = Never)
+    /\ UNCHANGED <<now, nextOwner, up, reached, table, inUse, known, hold, left, sound>>
 
 Tick == /\ now < MaxTime /\ now' = now + 1
         /\ UNCHANGED <<nextOwner, redis, table, overtaken, hold, left, sound, world>>
 
 Next ==
-    \/ Tick \/ GoDown \/ ComeUp \/ Probe \/ ToTable \/ ToRedis \/ ForeignTakes
+    \/ Tick \/ GoDown \/ ComeUp \/ Reach \/ Probe \/ ToTable \/ ToRedis \/ ForeignTakes
     \/ \E l \in left : GiveBack(l)
     \/ \E s \in Sessions : \/ Ask(s) \/ Run(s) \/ Grant(s) \/ Renew(s) \/ Move(s)
                            \/ \E answered \in BOOLEAN : End(s, answered)
