@@ -304,6 +304,20 @@ key_of_fair(const ScriptCall *call, int at, DbType type)
 	return key != NULL && key->type == type ? key : NULL;
 }
 
+/*
+ * has_strangers --- is there one who counts as a client of Redisson?
+ *
+ * That may be one of ours whose place has expired since, as the clock was set.
+ */
+static bool
+has_strangers(const DbKey *queue, const DbKey *places)
+{
+	for (int i = 0; i < queue->n; i++)
+		if (db_item(places, queue->item[i].name) == NULL)
+			return true;
+	return false;
+}
+
 static void
 guest_comes(const ScriptCall *call)
 {
@@ -323,7 +337,8 @@ guest_comes(const ScriptCall *call)
 	own = places == NULL ? NULL : db_item(places, call->argv[FAIR_OWNER]);
 	if (queue == NULL || scores == NULL || own == NULL ||
 		own->score <= (double) redis_clock_ms(call->node) ||
-		db_item(queue, call->argv[FAIR_OWNER]) == NULL || !sim_chance(300))
+		db_item(queue, call->argv[FAIR_OWNER]) == NULL || !sim_chance(300) ||
+		has_strangers(queue, places))
 		return;
 	db_insert(queue, queue->n, word_of(GUEST));
 	db_insert(scores, db_place(scores, word_of(GUEST), score), word_of(GUEST))->score = score;
