@@ -444,9 +444,13 @@ extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
  */
 extern void topology_set_config_epoch(int64 config_epoch);
 
+/* Length of the id that a Redis process gives itself when it starts. */
+#define RUN_ID_LEN			40
+
 /* What all watchdogs know of a Sentinel. */
 typedef struct TopologySentinel
 {
+	char		run_id[RUN_ID_LEN + 1]; /* empty: it has not said it */
 	int64		told;			/* the highest number of a failover that it has reported
 								 * since it was set up */
 	int64		bar;			/* the least number by which it counts, since others were
@@ -459,6 +463,12 @@ typedef struct TopologySentinel
 
 /* What is known of that Sentinel of the list; only the watchdog writes there. */
 extern TopologySentinel *topology_sentinel(int number);
+
+/*
+ * The name in that place of the list leads to the Sentinel with this run id.  What is known of a
+ * Sentinel goes with it if it had another place before.
+ */
+extern void topology_sentinel_met(int number, const char *run_id);
 
 /*
  * Pass over a node that was named by a later failover than the present master's, but
@@ -645,9 +655,6 @@ extern void cluster_end_change(void);
  * connection is made.
  * ----------
  */
-
-/* Length of the id that a Redis process gives itself when it starts. */
-#define RUN_ID_LEN			40
 
 typedef struct MasterStatus
 {

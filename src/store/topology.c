@@ -345,6 +345,30 @@ topology_sentinel(int number)
 	return &shared->sentinel[number];
 }
 
+/*
+ * topology_sentinel_met --- see nodes.h
+ *
+ * One with an id that nobody had is taken for the former one, which may have been restarted.
+ */
+void
+topology_sentinel_met(int number, const char *run_id)
+{
+	TopologySentinel *here = &shared->sentinel[number];
+	TopologySentinel before = *here;
+
+	if (run_id[0] == '\0' || strcmp(here->run_id, run_id) == 0)
+		return;
+	for (int i = 0; i < LR_MAX_SENTINELS; i++)
+	{
+		if (strcmp(shared->sentinel[i].run_id, run_id) != 0)
+			continue;
+		*here = shared->sentinel[i];
+		shared->sentinel[i] = before;
+		return;
+	}
+	strlcpy(here->run_id, run_id, sizeof(here->run_id));
+}
+
 void
 topology_pass_over(const RedisHost *at, int64 config_epoch)
 {

@@ -488,6 +488,9 @@ conn_ready(RedisConn *c)
 
 /*
  * conn_shake_hands --- send the rest of the handshake, take the replies
+ *
+ * If the node is not what it should be, another one may have its address by now, so have the name
+ * resolved again.
  */
 static void
 conn_shake_hands(RedisConn *c)
@@ -507,6 +510,7 @@ conn_shake_hands(RedisConn *c)
 				conn_ready(c);
 				break;
 			case STEP_FAILED:
+				redis_target_want_addresses(c->target, WANT_REACHABLE);
 				redis_conn_close(c);
 				break;
 		}

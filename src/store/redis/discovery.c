@@ -277,7 +277,7 @@ fresh_answer(int i, int64 now)
 {
 	const SentinelAnswer *a = &discovery.sentinel[i]->answer;
 
-	return a->asked_at != 0 && a->asked_at >= discovery.stalled_at &&
+	return a->asked_at != 0 && !a->of_another && a->asked_at >= discovery.stalled_at &&
 		now - a->asked_at < ANSWER_LIFE ? a : NULL;
 }
 
@@ -788,6 +788,60 @@ judge(bool complete, int64 now)
 }
 
 /* ----------
+ * Which Sentinel each name leads to
+ *
+ * A name can be pointed elsewhere, and the list in the settings stays the same.  A Sentinel counts
+ * once, by the name by which there is a connection already.
+ * ----------
+ */
+
+/*
+ * tell_apart --- a connection to this Sentinel was made: is it the one of another name?
+ *
+ * If so, that name may lead elsewhere by now, so connect by it again, too.
+ */
+static void
+tell_apart(RedisSentinel *s)
+{
+	if (s->run_id[0] == '\0')
+		return;
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		RedisSentinel *other = discovery.sentinel[i];
+
+		if (other == s || strcmp(other->run_id, s->run_id) != 0)
+			continue;
+		if (other->ask.state == CONN_READY)
+		{
+			sentinel_refuse(s);
+			sentinel_reconnect(other);
+			return;
+		}
+		sentinel_refuse(other);
+	}
+}
+
+/*
+ * meet_sentinels --- look at the connections that were made in this step
+ *
+ * No answer has come over them yet, since a question is answered in a later step.
+ */
+static void
+meet_sentinels(void)
+{
+	for (int i = 0; i < discovery.nsentinels; i++)
+	{
+		RedisSentinel *s = discovery.sentinel[i];
+
+		if (!s->met)
+			continue;
+		s->met = false;
+		tell_apart(s);
+		topology_sentinel_met(i, s->run_id);
+	}
+}
+
+/* ----------
  * Stepping
  * ----------
  */
@@ -899,6 +953,7 @@ redis_discovery_step(void)
 	ask_again(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
+	meet_sentinels();
 	claim_step();
 	now = lr_now();
 

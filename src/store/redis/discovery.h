@@ -15,6 +15,7 @@
 
 #include "lockredis.h"
 
+#include "store/nodes.h"
 #include "store/redis/conn.h"
 #include "store/redis/url.h"
 #include "store/store.h"
@@ -36,12 +37,16 @@ typedef struct SentinelAnswer
 	int64		config_epoch;	/* number of the failover that made it one */
 	bool		in_doubt;		/* a failover is under way, which will make
 								 * another node the master */
+	bool		of_another;		/* the name leads to another Sentinel since, or that
+								 * one is asked by another name */
 } SentinelAnswer;
 
 typedef struct RedisSentinel
 {
 	RedisTarget target;
 	NodeState	state;
+	char		run_id[RUN_ID_LEN + 1]; /* which one it is; empty: not known */
+	bool		met;			/* its connection has been made since the caller looked */
 
 	/* The connection for questions. */
 	RedisConn	ask;
@@ -79,6 +84,15 @@ extern bool sentinel_step(RedisSentinel *s, int64 since);
  * answer comes soon?
  */
 extern bool sentinel_has_answered(const RedisSentinel *s, int64 since);
+
+/*
+ * Another name leads to the same Sentinel, and there is a connection by that name.  So this one
+ * counts as down, and is tried again later.
+ */
+extern void sentinel_refuse(RedisSentinel *s);
+
+/* Connect again by that name, which may lead to another one now. */
+extern void sentinel_reconnect(RedisSentinel *s);
 
 /* As StoreRoutine.interests; at most two sockets. */
 extern void sentinel_interests(const RedisSentinel *s, StoreInterests *in);

@@ -244,13 +244,18 @@ static void
 handshake_put_questions(RedisConn *c)
 {
 	static const char *const sections[] = {"server", "memory", "replication"};
-	int			n = c->probe ? lengthof(sections) : c->target->kind == TARGET_VOTER ? 1 : 0;
+	TargetKind	kind = c->target->kind;
+	int			n = c->probe ? lengthof(sections) :
+		kind == TARGET_VOTER || kind == TARGET_SENTINEL ? 1 : 0;
 	RespOut    *out = &c->out;
 
-	resp_put_array(out, 1);
-	resp_put_text(out, "TIME");
-	handshake_expect(&c->handshake, GREET_TIME);
-	if (c->target->kind == TARGET_SHARD)
+	if (kind != TARGET_SENTINEL)
+	{
+		resp_put_array(out, 1);
+		resp_put_text(out, "TIME");
+		handshake_expect(&c->handshake, GREET_TIME);
+	}
+	if (kind == TARGET_SHARD)
 	{
 		resp_put_array(out, 2);
 		resp_put_text(out, "CLUSTER");
@@ -284,7 +289,7 @@ redis_handshake_start(RedisConn *c)
 		return false;
 
 	handshake_put_identity(c);
-	if (t->kind != TARGET_SENTINEL && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT)
+	if (t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT)
 		handshake_put_questions(c);
 	c->handshake.sent_at = lr_now();
 	return true;

@@ -34,6 +34,9 @@
 /* A connection that was silent for so long gets a PING. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
+/* When a name is tried again that led to the Sentinel of another name. */
+#define RETRY_SAME			(2 * LR_US_PER_S)
+
 #define QUESTION_REPLIES	2
 
 /*
@@ -148,6 +151,56 @@ sentinel_fail(RedisSentinel *s, const char *detail)
 {
 	redis_conn_fail(&s->ask, ERRCODE_STORE_FAILED, "%s", detail);
 	sentinel_is_down(s);
+}
+
+/* ----------
+ * Which Sentinel a name leads to
+ * ----------
+ */
+
+/*
+ * sentinel_meet --- the connection for questions is ready
+ *
+ * What another Sentinel has answered before is not this one's vote.  But if that was in doubt, it
+ * remains so until somebody says that there is none.
+ */
+static void
+sentinel_meet(RedisSentinel *s)
+{
+	const char *run_id = s->ask.facts.run_id;
+
+	s->met = true;
+	if (strcmp(s->run_id, run_id) == 0)
+		return;
+	s->answer.of_another = true;
+	strlcpy(s->run_id, run_id, sizeof(s->run_id));
+}
+
+/*
+ * sentinel_refuse --- see discovery.h
+ *
+ * Which of both names leads there by mistake is not known, so both are resolved again.
+ */
+void
+sentinel_refuse(RedisSentinel *s)
+{
+	s->answer.of_another = true;
+	s->run_id[0] = '\0';
+	redis_conn_close(&s->ear);
+	redis_target_want_addresses(&s->target, WANT_REACHABLE);
+	if (s->ask.state != CONN_READY)
+		return;
+	sentinel_fail(s, "It is the same Sentinel as that of another name in lockredis.url.");
+	s->next_try = lr_now() + RETRY_SAME;
+}
+
+void
+sentinel_reconnect(RedisSentinel *s)
+{
+	redis_target_want_addresses(&s->target, WANT_REACHABLE);
+	redis_conn_close(&s->ask);
+	s->nawaited = 0;
+	s->next_try = 0;
 }
 
 /* ----------
@@ -330,6 +383,8 @@ sentinel_connect(RedisSentinel *s)
 	redis_conn_advance(&s->ask);
 	if (s->ask.state == CONN_CLOSED)
 		sentinel_is_down(s);
+	else if (s->ask.state == CONN_READY)
+		sentinel_meet(s);
 	return s->ask.state == CONN_READY;
 }
 
@@ -350,7 +405,7 @@ sentinel_step_question(RedisSentinel *s, int64 since)
 		sentinel_fail(s, "The node did not answer in time.");
 		return;
 	}
-	if (s->nawaited == 0 && s->answer.asked_at < since)
+	if (s->nawaited == 0 && (s->answer.asked_at < since || s->answer.of_another))
 		sentinel_put_question(s);
 	if (!redis_conn_flush(&s->ask))
 		sentinel_is_cut_off(s);
@@ -359,7 +414,7 @@ sentinel_step_question(RedisSentinel *s, int64 since)
 bool
 sentinel_has_answered(const RedisSentinel *s, int64 since)
 {
-	return s->answer.asked_at >= since || s->failed_at >= since ||
+	return (s->answer.asked_at >= since && !s->answer.of_another) || s->failed_at >= since ||
 		(s->ask.state == CONN_CLOSED && s->next_try > since);
 }
 

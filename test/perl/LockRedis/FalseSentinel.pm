@@ -24,7 +24,7 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
 A LockRedis::FakeNode that knows HELLO, PING, INFO, SENTINEL MASTER, SENTINEL
 GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing, unless it is chatty; its
 connections are closed when what it says changes.  What it names is anything with a
-host, a port, or only the latter (a LockRedis::Proxy).
+host, a port, or only the latter (a LockRedis::Proxy).  Each has a run id of its own.
 
 =cut
 
@@ -57,6 +57,7 @@ sub names
 	$self->behave(
 		'sentinel',
 		epoch => 0,
+		run_id => sprintf('%040x', $self->port),
 		flags => 'master',
 		%opts,
 		host => $redis && ($redis->can('host') ? $redis->host : '127.0.0.1'),
@@ -127,7 +128,7 @@ sub _answer
 	  . join('', map { _bulk($_) } qw(name m ver 1 path /m.so args))
 	  . _array(qw(a b))
 	  if $command eq 'HELLO';
-	return _bulk("# Server\r\nredis_version:7.0.15\r\nredis_mode:sentinel\r\n")
+	return _bulk("# Server\r\nredis_version:7.0.15\r\nredis_mode:sentinel\r\nrun_id:$now->{run_id}\r\n")
 	  if $command eq 'INFO';
 	return join '', map { _confirmation($words[$_], $_ + 1) } 0 .. $#words
 	  if $command eq 'SUBSCRIBE';

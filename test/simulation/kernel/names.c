@@ -26,6 +26,7 @@
 #include "names.h"
 #include "network.h"
 #include "redis_nodes.h"
+#include "sentinels.h"
 
 /* After so long a server has seen where a name leads, and has written its locks there. */
 #define SETTLES_IN		(4 * SIM_S)
@@ -348,6 +349,11 @@ fault_name_moves(void)
 	if (sim_config.names == NAMES_ELSEWHERE)
 	{
 		elsewhere_moves();
+		return;
+	}
+	if (sim_config.names == NAMES_SENTINELS)
+	{
+		sentinel_name_moves();
 		return;
 	}
 	name = (int) sim_draw((uint32_t) sim_config.struck);

@@ -23,6 +23,7 @@
 #define NAMES_CAREFUL	1		/* the former node is stopped, the new one started */
 #define NAMES_CARELESS	2		/* not so; one server, whose shared memory stays */
 #define NAMES_ELSEWHERE	3		/* of one Redis; elsewhere.c */
+#define NAMES_SENTINELS	4		/* of Sentinels; sentinel_names.c */
 
 extern void names_reset(void);
 

@@ -185,6 +185,8 @@ draw_servers(SimConfig *c)
 		c->nservers = 1;
 	if (may_lead_elsewhere(c))
 		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_ELSEWHERE);
+	if (c->sentinels)
+		c->names = (int) SIM_PICK(NAMES_STAY, NAMES_STAY, NAMES_SENTINELS);
 	if (c->nsessions < c->nservers)
 		c->nsessions = c->nservers;
 

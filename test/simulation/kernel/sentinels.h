@@ -19,6 +19,13 @@
 #define SENTINEL_NODE(i)	(REDIS_NODES + (i))
 #define SENTINEL_PORT(i)	(26379 + (i))
 
+/* Of another set: a name may lead to it. */
+#define STRANGER			SENTINELS
+#define STRANGER_NODE		SENTINEL_NODE(STRANGER)
+
+/* A node that does not call itself master is passed over after 3 s, and some rounds. */
+#define SENTINEL_SETTLES_IN	(5 * SIM_S)
+
 /* A Sentinel that lies may name it. */
 #define NOBODYS_PORT		6400
 #define SENTINEL_URL \
@@ -39,9 +46,26 @@ extern void sentinels_serve(int sentinel, int conn, const char *verb, const char
 extern void sentinels_fail_over(void);
 extern int	sentinels_failovers(void);
 
-/* One of them names the replica, or nobody; the faults end. */
+/* One of them names the replica, or nobody; does that one?  The faults end. */
 extern void sentinels_lie(void);
+extern bool sentinel_lies(int sentinel);
 extern void sentinels_end(void);
+
+/*
+ * The watchdog of this server leaves a master for the node at that port.  If it goes back, by the
+ * number of an earlier failover, is it told so by most Sentinels?
+ */
+extern void sentinels_check_back(int to, int64_t number);
+
+/* ---- sentinel_names.c ---- */
+
+extern void sentinel_names_reset(void);
+
+/* A name leads to another Sentinel, or to none; two change places. */
+extern void sentinel_name_moves(void);
+extern bool sentinel_names_are_right(void);
+extern void sentinel_gets_name(int sentinel, int64_t time);
+extern void sentinel_names_end(void);
 
 /*
  * For this server, by its clock: the watchdog begins; the master with that epoch is in doubt;
@@ -52,7 +76,7 @@ extern void sentinels_note_doubt(uint32_t epoch, int64_t now);
 extern void sentinels_note_named(uint32_t epoch, int64_t asked_at);
 
 /* What the watchdog of this server believes: the node that has this epoch; -1 = none. */
-extern void sentinels_note_epoch(uint32_t epoch, int port);
+extern void sentinels_note_epoch(uint32_t epoch, int port, int64_t number);
 extern int	sentinels_node_of(uint32_t epoch);
 extern int64_t sentinels_believed_at(void);
 extern int	sentinels_believed(void);	/* the node; -1 = none yet */

@@ -35,7 +35,12 @@ extern uint32 __wrap_topology_change(const RedisHost *at, int64 config_epoch);
 uint32
 __wrap_topology_change(const RedisHost *at, int64 config_epoch)
 {
-	sentinels_note_epoch(topology_epoch() + 1, at->port);
+	TopologyMaster before;
+
+	topology_get_master(lr_place, &before);
+	if (before.at.host[0] != '\0')
+		sentinels_check_back(at->port, config_epoch);
+	sentinels_note_epoch(topology_epoch() + 1, at->port, config_epoch);
 	return __real_topology_change(at, config_epoch);
 }
 
