@@ -51,6 +51,7 @@
 SimConfig	sim_config;
 
 int			schedule_mode = -1;	/* as drawn */
+bool		schedule_small_batches = false;
 
 static void (*drain[SIM_MAX_PROCS]) (void);
 static void (*check_step[SIM_MAX_SERVERS]) (void);
@@ -280,7 +281,7 @@ draw_config(void)
 	c->strangers = (uint32_t) SIM_PICK(0, 10, 100);
 	c->table_sync = sim_chance(300);
 	c->weak_memory = sim_draw(2) != 0;
-	if (sim_chance(100))
+	if (sim_chance(schedule_small_batches ? 1000 : 100))
 		c->batch_max = 1 + sim_draw(3);
 
 	draw_statements(c);

@@ -21,6 +21,9 @@ extern void schedule_load(const char *product);
 /* -1: drawn; else as lockredis.mode: redis, table, fallback. */
 extern int	schedule_mode;
 
+/* In all schedules, not one in ten, the watchdog's batches take few locks. */
+extern bool schedule_small_batches;
+
 /* By the choices that were set up; false: "failure" says why. */
 extern bool schedule_run(bool tracing);
 

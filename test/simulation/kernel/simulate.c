@@ -144,7 +144,7 @@ usage(void)
 {
 	fputs("usage: simulate [--minutes N] [--schedules N] [--seed N] [--mode redis|table|fallback|shared|sentinel|readwrite|fair|token|counts|condition|masters|cluster]\n"
 		  "                [--trace] [--keep-going] [--no-shrink] [--reached] [--until CHECK]\n"
-		  "                [--meeting 'AT IN UNTIL']\n"
+		  "                [--meeting 'AT IN UNTIL'] [--small-batches]\n"
 		  "                [--no-aims] [--digests] [--states FILE] PRODUCT.so\n",
 		  stderr);
 	exit(2);
@@ -164,6 +164,7 @@ main(int argc, char **argv)
 		{"reached", no_argument, NULL, 'r'},
 		{"until", required_argument, NULL, 'u'},
 		{"meeting", required_argument, NULL, 'e'},
+		{"small-batches", no_argument, NULL, 'b'},
 		{"no-aims", no_argument, NULL, 'a'},
 		{"digests", no_argument, NULL, 'd'},
 		{"states", required_argument, NULL, 'f'},
@@ -225,6 +226,9 @@ main(int argc, char **argv)
 				break;
 			case 'e':
 				meeting_only = optarg;
+				break;
+			case 'b':
+				schedule_small_batches = true;
 				break;
 			case 'a':
 				strategy_aims = false;
