@@ -89,5 +89,6 @@ const Meeting sim_meetings[] = {
 	/* What only a mutant is tried with */
 	{"lt_grant", NULL, "lt_disown", NULL, MEET_NAMED},
 	{"current_change", NULL, "lt_grant", NULL, MEET_NAMED},
+	{"lt_set_scope", NULL, "lt_lose", fault_terminate, MEET_NAMED},
 	{NULL}
 };
