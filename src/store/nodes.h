@@ -207,10 +207,11 @@ extern void silence_shmem_init(void);
 extern int64 silence_hold_off(uint32 hash);
 
 /*
- * This process has read at that time, or after it, that Redis has run a script: so Redis
- * may have served others, too.
+ * This process has read at that time, or after it, that Redis has done an operation: so Redis
+ * may have served others, too.  "served": when a session has asked for what it has done, if that
+ * is more than to read; else 0.
  */
-extern void silence_heard(int64 now);
+extern void silence_heard(int64 now, int64 served);
 
 /* Note that the key is locked in Redis for that long (ms, or STORE_NO_TTL). */
 extern void silence_saw_ttl(uint32 hash, int64 ttl_ms);
@@ -248,11 +249,11 @@ extern void silence_answered(int64 now);
 extern int64 silence_asked_since(void);
 
 /*
- * When Redis last answered the watchdog, or when what is seen began to count; and when it
- * last answered any process.
+ * When Redis last answered the watchdog, or when what is seen began to count; and the same,
+ * or when a session last asked for what Redis has done, if that is later.
  */
 extern int64 silence_last_answer(void);
-extern int64 silence_last_heard(void);
+extern int64 silence_last_service(void);
 
 /* ----------
  * cluster.c: In which slot of a Redis Cluster a key is.

@@ -11,8 +11,8 @@
  * that is longer.  An array of fixed size has these, by the hash of the key; two keys
  * that share an entry only delay each other.
  *
- * Only the watchdog writes, except to that array, and to heard_at, which any process
- * writes atomically.
+ * Only the watchdog writes, except to that array, to heard_at and to served_at, which any
+ * process writes atomically.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -50,6 +50,8 @@ typedef struct SilenceShared
 {
 	pg_atomic_uint64 answered_at;	/* when Redis last answered the watchdog */
 	pg_atomic_uint64 heard_at;	/* when any process last read an answer */
+	pg_atomic_uint64 served_at; /* when a session last asked for more than to read,
+								 * and Redis has done it */
 	pg_atomic_uint64 asked_at;	/* when the watchdog sent the first request that
 								 * has no answer; 0 = none */
 	pg_atomic_uint64 since;		/* the same after heard_at; it counts only while it
@@ -105,6 +107,7 @@ silence_shmem_init(void)
 	memset(shared, 0, offsetof(SilenceShared, ttl));
 	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
 	pg_atomic_init_u64(&shared->heard_at, 0);
+	pg_atomic_init_u64(&shared->served_at, 0);
 	pg_atomic_init_u64(&shared->asked_at, 0);
 	pg_atomic_init_u64(&shared->since, 0);
 	pg_atomic_init_u64(&shared->looked_at, 0);
@@ -148,21 +151,27 @@ silent_since(void)
  */
 
 /*
- * silence_heard --- see nodes.h
+ * raise_time --- set it to that time, unless it is later already
  *
  * A process that was stopped before it gets here must not put the time back.
  */
-void
-silence_heard(int64 now)
+static void
+raise_time(pg_atomic_uint64 *time, int64 to)
 {
-	uint64		before;
+	uint64		before = pg_atomic_read_u64(time);
 
+	while ((int64) before < to &&
+		   !pg_atomic_compare_exchange_u64(time, &before, (uint64) to))
+		;
+}
+
+void
+silence_heard(int64 now, int64 served)
+{
 	if (!lr_has_fallback())
 		return;
-	before = pg_atomic_read_u64(&shared->heard_at);
-	while ((int64) before < now &&
-		   !pg_atomic_compare_exchange_u64(&shared->heard_at, &before, (uint64) now))
-		;
+	raise_time(&shared->heard_at, now);
+	raise_time(&shared->served_at, served);
 }
 
 /*
@@ -347,7 +356,7 @@ silence_last_answer(void)
 }
 
 int64
-silence_last_heard(void)
+silence_last_service(void)
 {
-	return lr_later(read_time(&shared->answered_at), read_time(&shared->heard_at));
+	return lr_later(read_time(&shared->answered_at), read_time(&shared->served_at));
 }

@@ -4,8 +4,8 @@
  *	  The decision which store new locks go to: Redis, or the table while Redis
  *	  is away.
  *
- * New locks go to the table when Redis has answered no process for
- * lockredis.fallback_after, and the watchdog has asked it in vain for most of that time:
+ * New locks go to the table when Redis has not done for lockredis.fallback_after what
+ * sessions or the watchdog ask, and the watchdog has asked in vain for most of that time:
  * a watchdog that was stopped itself cannot tell.  They go back when Redis has answered
  * the watchdog steadily for a while, so that an unsteady Redis, or one that the watchdog
  * cannot reach, does not cause a change each time.
@@ -166,11 +166,19 @@ fallback_answered(StoreId store, int64 now)
 	}
 }
 
+/*
+ * fallback_failed --- a store has not answered everything, or not done it
+ *
+ * If it did what it answered, it may have served others until then.
+ */
 void
-fallback_failed(StoreId store)
+fallback_failed(StoreId store, bool in_part)
 {
-	if (is_watched_store(store))
-		steady_since = 0;
+	if (!is_watched_store(store))
+		return;
+	steady_since = 0;
+	if (in_part)
+		silence_heard(lr_now(), 0);
 }
 
 int64
@@ -235,13 +243,13 @@ return_to_redis(int64 steady)
  * asked every fifth.
  */
 static int64
-when_to_leave(void)
+when_to_leave(int64 served_at)
 {
 	int64		asked_since = silence_asked_since();
 
 	if (asked_since == 0)
 		return LR_NEVER;
-	return lr_later(silence_last_heard() + after,
+	return lr_later(served_at + after,
 					asked_since + after * (PROBES_BEFORE - 1) / PROBES_BEFORE);
 }
 
@@ -254,15 +262,17 @@ void
 fallback_step(void)
 {
 	int64		now = lr_now();
+	int64		served_at;
 
 	if (!lr_has_fallback())
 		return;
 	if (!silence_look(now) && steady_since != 0)
 		steady_since = now;
+	served_at = silence_last_service();
 	if (current_store() == STORE_REDIS)
 	{
-		if (now >= when_to_leave() && !RecoveryInProgress())
-			leave_redis(now - silence_last_heard());
+		if (now >= when_to_leave(served_at) && !RecoveryInProgress())
+			leave_redis(now - served_at);
 	}
 	else if (steady_since != 0 && silence_last_answer() - steady_since >= steady_time())
 		return_to_redis(now - steady_since);
@@ -273,5 +283,5 @@ fallback_next(void)
 {
 	if (!lr_has_fallback() || current_store() != STORE_REDIS || RecoveryInProgress())
 		return LR_NEVER;
-	return when_to_leave();
+	return when_to_leave(silence_last_service());
 }

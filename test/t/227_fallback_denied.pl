@@ -14,8 +14,11 @@
 #   Redis has not answered for fallback_after: to the table
 #                                   wants that key
 #
-# What the session was answered is as good: locks stay in Redis until nobody is answered,
-# and the table gives no key away before a lease is over since then.
+# What the session was answered is as good: locks stay in Redis until nobody is served, and
+# the table gives no key away before a lease is over since then.
+#
+# But if Redis refuses all writes, and answers probes and who only looks, that keeps no lock
+# there.
 # Proves G20, G26.
 
 use LockRedis::Test qw(:DEFAULT owner_in);
@@ -146,4 +149,16 @@ foreach my $case (@refusals)
 	$redis->cmd(@$allow);
 	$node->wait_for_store('master');
 }
+
+# Everybody's writes are refused.
+$one->value(q{SELECT redis_lock('kept')});
+$redis->cmd(qw(CONFIG SET min-replicas-to-write 1));
+poll_until('the table to take over',
+	sub { $one->value(q{SELECT redis_is_locked('seen')}); $node->store_in_use eq 'table' });
+poll_until('what is held to be carried over', sub { owner_in($table->hash('kept')) ne '' });
+poll_until('its lease in Redis to end', sub { $redis->cmd('EXISTS', 'kept') eq '0' });
+$one->query_is(q{SELECT redis_is_held('kept')}, 't', 'a lock outlives its lease in Redis');
+$redis->cmd(qw(CONFIG SET min-replicas-to-write 0));
+poll_until('it to be carried back', sub { owner_in($table->hash('kept')) eq '' });
+$one->query_is(q{SELECT redis_unlock('kept')}, 't', 'and given back');
 end_test($node, $redis);

@@ -336,16 +336,20 @@ reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
 }
 
 /*
- * reply_note_service --- the node has run a script: it serves others, too
+ * reply_note_service --- the node has done this operation: it serves others, too
  *
- * What an error says of that is for the watchdog to judge.  A place that lockredis.url does
- * not name any more says nothing about the present one.
+ * One that refuses writes is no use to a session, although it still answers what is only
+ * read.  What that says, and whether a node that has answered a probe does locks, is for the
+ * watchdog to judge (see health.c).  A place that lockredis.url does not name any more says
+ * nothing about the present one.
  */
 static void
-reply_note_service(const NodeBatch *b, int64 now)
+reply_note_service(const NodeBatch *b, const StoreOp *op, StoreOutcome outcome, int64 now)
 {
-	if (b->target.node != NODE_NONE)
-		silence_heard(now);
+	bool		reads = op->kind == STORE_INSPECT || op->kind == STORE_VALUE;
+
+	if (b->target.node != NODE_NONE && op->kind != STORE_PROBE && op->kind != STORE_FACTS)
+		silence_heard(now, outcome == STORE_OK && !b->patient && !reads ? op->sent.at : 0);
 }
 
 /*
@@ -360,6 +364,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
 	if (outcome == STORE_PENDING)
 		return false;
 	reply_note_clock(b, op, now);
+	reply_note_service(b, op, outcome, now);
 	if (op->kind == STORE_FACTS)
 		redis_conn_take_info(&b->conn, v->str);
 	if (outcome == STORE_OK)
@@ -382,6 +387,7 @@ reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, 
 	if (outcome == STORE_PENDING)
 		return false;
 	reply_note_clock(b, &ops[Max(which, 0)], now);
+	reply_note_service(b, ops, outcome, now);
 	for (int i = 0; i < cmd->nops; i++)
 	{
 		if (outcome == STORE_OK)
@@ -413,7 +419,6 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 	{
 		b->runs_scripts = true;
 		b->ran |= SCRIPT_BIT(script);
-		reply_note_service(b, now);
 	}
 	if (ops->args.together > 0)
 		return reply_take_together(b, cmd, v, now);
@@ -447,8 +452,8 @@ owed_is_any(const NodeBatch *b)
 static bool
 owed_take(NodeBatch *b, const RedisValue *v, int64 now)
 {
-	if (v->type != REDIS_REPLY_ERROR)
-		reply_note_service(b, now);
+	if (v->type != REDIS_REPLY_ERROR && b->target.node != NODE_NONE)
+		silence_heard(now, 0);
 	return b->left_n > 0 ? left_take(b, v) : confirm_swallow(b, v);
 }
 

@@ -443,7 +443,10 @@ check_elsewhere(LrIndex k, LrIndex i)
 			 (deadline_of(i) - sim_now()) / 1000.0, other, (until - sim_now()) / 1000.0);
 }
 
-/* In Redis or in the table; not what was taken away, which no server can know of. */
+/*
+ * In Redis or in the table; not what was taken away, which no server can know of, nor what is not
+ * renewed at a node that had the name before: nobody asks about it.
+ */
 static void
 note_rival(LrIndex k, LrIndex i)
 {
@@ -451,7 +454,8 @@ note_rival(LrIndex k, LrIndex i)
 	char		owner[LR_OWNER_MAX];
 
 	if ((h->state != HOLD_HELD && h->state != HOLD_HANDED) || !is_live(i) ||
-		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing)
+		lr_kind(h->kind)->ownerless || lr_kind(h->kind)->passing ||
+		(elsewhere_moved() && lt_renew_lease_ms(h) == 0))
 		return;
 	lr_owner_text(h->claim.owner, owner);
 	if (!redis_was_robbed(owner) && !redis_was_denied(lt_keys[k].name))
