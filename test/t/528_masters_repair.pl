@@ -10,6 +10,8 @@
 # - who is away is given nothing, and asked nothing, until it is back
 # - who was found silent by a session, and by nobody else: when it answers again
 # - a lock that all have is not asked about
+# - who had the lock when another one was found without it, and was started again empty before it
+#   was asked whether it has it still
 # Proves G47.
 
 use LockRedis::Masters;
@@ -214,6 +216,32 @@ counted(0, 'nothing');
 	cmp_ok($node->lock_stat('repairs'), '<=', $repairs + 3, 'once each');
 	$session->query_is('SELECT redis_unlock_all()', 4, 'given back');
 	poll_until('all to be free of them', sub { !$masters->all_keys });
+	$session->quit;
+}
+
+# ---- who is asked whether we have it still was started again
+
+{
+	$masters->wait_until_watched($node);
+	wait_for_calm();
+	my $renewals = $node->lock_stat('renewals');
+	my $repairs = $node->lock_stat('repairs');
+	my $session = without_the_third("SELECT redis_lock('asked')");
+	my $watchdog = $node->watchdog_pid;
+
+	poll_until('most to have renewed it', sub { $node->lock_stat('renewals') > $renewals });
+	kill 'STOP', $watchdog;
+	$masters->restart_empty(0);
+	$third->thaw;
+	kill 'CONT', $watchdog;
+	poll_until('the third to be given it',
+		sub { $node->lock_stat('repairs') > $repairs });
+	poll_until('the first to be given it, or the lock to be lost',
+		sub { $nodes[0]->cmd('EXISTS', 'asked') || $node->lock_stat('losses') > 0 });
+	wait_for_calm();
+	is_deeply([ map { $_->cmd('EXISTS', 'asked') } @nodes ], [ 1, 1, 1 ], 'all have it');
+	$session->query_is("SELECT redis_unlock('asked')", 't', 'given back');
+	poll_until('all to be free of it', sub { !$masters->all_keys });
 	$session->quit;
 }
 

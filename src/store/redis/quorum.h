@@ -90,6 +90,8 @@ typedef struct CopyNote
 	uint8		other;			/* renewal, repair: a link whose node has the
 								 * lock; witness: the link of the repair */
 	bool		heard;			/* quorum_hear() has seen its answer */
+	int64		had_at;			/* renewal, repair, witness: when the node that
+								 * has the lock was asked to renew it */
 	int			op;				/* the operation (of a group the first) on
 								 * which it is a vote; -1: none */
 } CopyNote;
@@ -139,7 +141,7 @@ extern int	link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 extern void link_ask(QuorumLink *l, int n, int64 deadline);
 
 /* Say what to do when the copy is answered. */
-extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other);
+extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other, int64 had_at);
 
 /* Do not send this copy, which was not sent yet. */
 extern void link_cancel_one(StoreOp *copy);

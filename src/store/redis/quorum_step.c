@@ -227,7 +227,7 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 			return false;
 		l->copies[s->undo[row]].args.quiet = quiet;
 		if (op->text != NULL)
-			link_watch(l, s->undo[row], COPY_UNDOES, 0);
+			link_watch(l, s->undo[row], COPY_UNDOES, 0, 0);
 		return true;
 	}
 	return false;
@@ -405,7 +405,7 @@ quorum_turn_force(QuorumBatch *b, int which)
  * there is one.
  */
 static void
-quorum_repair(QuorumLink *l, int which, int other)
+quorum_repair(QuorumLink *l, int which, int other, int64 had_at)
 {
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
@@ -416,7 +416,7 @@ quorum_repair(QuorumLink *l, int which, int other)
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
 		return;
-	link_watch(l, create, COPY_REPAIRS, other);
+	link_watch(l, create, COPY_REPAIRS, other, had_at);
 	link_ask(l, 1, lr_now() + lr_call_budget());
 }
 
@@ -428,18 +428,20 @@ quorum_watch(QuorumBatch *b, int which)
 {
 	const int  *copies = b->states[which].copy;
 	int			other = 0;
+	int64		had_at;
 
 	while (quorum_copy(b, other, which) == NULL ||
 		   quorum_copy(b, other, which)->outcome != STORE_OK)
 		other++;
+	had_at = quorum_copy(b, other, which)->sent.at;
 	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
 		if (copy != NULL && copy->outcome == STORE_PENDING)
-			link_watch(b->link[i], copies[i], COPY_RENEWS, other);
+			link_watch(b->link[i], copies[i], COPY_RENEWS, other, had_at);
 		else if (copy != NULL)
-			quorum_repair(b->link[i], copies[i], other);
+			quorum_repair(b->link[i], copies[i], other, had_at);
 	}
 }
 
@@ -466,7 +468,7 @@ quorum_ask_witness(QuorumBatch *b, int row, int which)
 	if (copy < 0)
 		return;
 	other->copies[copy].lease_ms = 1;
-	link_watch(other, copy, COPY_WITNESS, row);
+	link_watch(other, copy, COPY_WITNESS, row, l->notes[which].had_at);
 	link_ask(other, 1, lr_now() + lr_call_budget());
 }
 
@@ -480,11 +482,11 @@ quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
 	QuorumLink *l = b->link[witness->notes[which].other];
 
 	/*
-	 * After a lost connection the witness may have forgotten the lock itself, which
-	 * proves nothing.
+	 * Over a connection made since it had the lock it may have forgotten that itself, or
+	 * be another server, which proves nothing.
 	 */
 	if (witness->copies[which].outcome == STORE_GONE &&
-		!witness->copies[which].sent.again && l != NULL)
+		witness->node.conn.connect.opened_at <= witness->notes[which].had_at && l != NULL)
 		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
 				 lr_now() + lr_call_budget());
 }
@@ -505,7 +507,7 @@ quorum_look_after(QuorumBatch *b, int row, int which)
 			link_taint(l, &l->copies[which]);
 	}
 	else if (fate == COPY_RENEWS)
-		quorum_repair(l, which, l->notes[which].other);
+		quorum_repair(l, which, l->notes[which].other, l->notes[which].had_at);
 	else if (fate == COPY_REPAIRS)
 		quorum_ask_witness(b, row, which);
 	else if (fate == COPY_WITNESS)
