@@ -90,5 +90,6 @@ const Meeting sim_meetings[] = {
 	{"lt_grant", NULL, "lt_disown", NULL, MEET_NAMED},
 	{"current_change", NULL, "lt_grant", NULL, MEET_NAMED},
 	{"lt_set_scope", NULL, "lt_lose", fault_terminate, MEET_NAMED},
+	{"request_ttl_ms", NULL, "lt_collect_due", NULL, MEET_NAMED},
 	{NULL}
 };

@@ -21,6 +21,7 @@
 #include "../../../src/kinds/kind.h"
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/names.h"
+#include "../../../src/session/session.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
 #include "../../../src/store/table/table_int.h"
@@ -371,6 +372,36 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 					 "%s is held for another %.3f ms; its row counts for %.3f ms", key,
 					 ((int64) lt_leases[i].deadline.value - server_clock()) / 1000.0,
 					 (until - server_clock()) / 1000.0);
+}
+
+extern int64 __real_request_ttl_ms(const LockTerms *terms);
+extern int64 __wrap_request_ttl_ms(const LockTerms *terms);
+
+/* By what time the deadline is counted, the store has the lock at least. */
+int64
+__wrap_request_ttl_ms(const LockTerms *terms)
+{
+	int64		ttl_ms = __real_request_ttl_ms(terms);
+
+	if (ttl_ms < terms->lease_ms)
+		sim_fail("held without a lock", "a lease of %d ms is asked for as one of %d ms",
+				 (int) terms->lease_ms, (int) ttl_ms);
+	return ttl_ms;
+}
+
+extern int64 __real_lt_pending_create(const LrHold *h, StoreId store);
+extern int64 __wrap_lt_pending_create(const LrHold *h, StoreId store);
+
+/* In a cluster a create that was not answered may still run, wherever its slot is by now. */
+int64
+__wrap_lt_pending_create(const LrHold *h, StoreId store)
+{
+	int64		until = __real_lt_pending_create(h, store);
+
+	if (until == 0 && h->not_after[store] != 0 && sim_config.cluster)
+		sim_fail("left behind", "a create of %s may still run, and nobody waits for it",
+				 lt_keys[h->key].name);
+	return until;
 }
 
 extern void __real_rows_execute(LockTables *tables, StoreOp *op);
