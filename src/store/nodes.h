@@ -208,8 +208,8 @@ extern int64 silence_hold_off(uint32 hash);
 
 /*
  * This process has read at that time, or after it, that Redis has done an operation: so Redis
- * may have served others, too.  "served": when a session has asked for what it has done, if that
- * is more than to read; else 0.
+ * may have served others, too.  "served": when a session has asked for it, if it has taken or
+ * released a lock; else 0.
  */
 extern void silence_heard(int64 now, int64 served);
 
@@ -250,7 +250,8 @@ extern int64 silence_asked_since(void);
 
 /*
  * When Redis last answered the watchdog, or when what is seen began to count; and the same,
- * or when a session last asked for what Redis has done, if that is later.
+ * or when a session last asked Redis for a lock, or its release, that was done, if that is
+ * later.
  */
 extern int64 silence_last_answer(void);
 extern int64 silence_last_service(void);

@@ -50,8 +50,8 @@ typedef struct SilenceShared
 {
 	pg_atomic_uint64 answered_at;	/* when Redis last answered the watchdog */
 	pg_atomic_uint64 heard_at;	/* when any process last read an answer */
-	pg_atomic_uint64 served_at; /* when a session last asked for more than to read,
-								 * and Redis has done it */
+	pg_atomic_uint64 served_at; /* when a session last asked for a lock or its
+								 * release, and Redis has done that */
 	pg_atomic_uint64 asked_at;	/* when the watchdog sent the first request that
 								 * has no answer; 0 = none */
 	pg_atomic_uint64 since;		/* the same after heard_at; it counts only while it

@@ -187,14 +187,14 @@ $node->queue_up('l', $one => "SELECT redis_latch_wait('l')", $two => "SELECT red
 is($node->value(q{SELECT string_agg(DISTINCT kind || ' ' || granted, ',')
 	FROM redis_locks WHERE key = 'l' AND waiting_since IS NOT NULL}), 'latch false', 'the view');
 $far->query_is("SELECT redis_latch_count_down('l'), redis_latch_count_down('l')", '2|1', 'counted down');
-is(rows(), 3, 'they wait');
+poll_until('only them to wait', sub { rows() == 3 });
 $far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
 is($_->wait($soon)->out, 't', 'told') foreach $one, $two, $three;
 is(left('l'), 0, 'and gone');
 $one->query_is("SELECT redis_latch_set('l', 1), redis_latch_count('l')", '|1', 'set makes it');
 $node->queue_up('l', $one => "SELECT redis_latch_wait('l')");
 $far->query_is("SELECT redis_latch_set('l', 2), redis_latch_count_down('l')", '|1', 'set, whatever was left');
-is(rows(), 1, 'one goes on waiting');
+poll_until('one to go on waiting', sub { rows() == 1 });
 $far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
 is($one->wait($soon)->out, 't', 'told');
 $one->query("SELECT redis_latch_init('l', 3)");

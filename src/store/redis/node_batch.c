@@ -338,18 +338,19 @@ reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
 /*
  * reply_note_service --- the node has done this operation: it serves others, too
  *
- * One that refuses writes is no use to a session, although it still answers what is only
- * read.  What that says, and whether a node that has answered a probe does locks, is for the
- * watchdog to judge (see health.c).  A place that lockredis.url does not name any more says
- * nothing about the present one.
+ * One that is loading answers TIME and INFO, and serves nobody.  One that refuses writes is no
+ * use to a session, although it answers what is only read: a lock that is taken or released is
+ * always written.  A place that lockredis.url does not name any more says nothing about the
+ * present one.
  */
 static void
 reply_note_service(const NodeBatch *b, const StoreOp *op, StoreOutcome outcome, int64 now)
 {
-	bool		reads = op->kind == STORE_INSPECT || op->kind == STORE_VALUE;
+	bool		writes = (op->kind == STORE_CREATE || op->kind == STORE_RELEASE) &&
+		!lr_kind(op->lock_kind)->ownerless;
 
-	if (b->target.node != NODE_NONE && op->kind != STORE_PROBE && op->kind != STORE_FACTS)
-		silence_heard(now, outcome == STORE_OK && !b->patient && !reads ? op->sent.at : 0);
+	if (b->target.node != NODE_NONE && op->kind != STORE_TIME && op->kind != STORE_FACTS)
+		silence_heard(now, outcome == STORE_OK && !b->patient && writes ? op->sent.at : 0);
 }
 
 /*
