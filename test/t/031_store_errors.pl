@@ -281,18 +281,13 @@ $unsafe->kill9;
 # Loading.  The watchdog has seen Redis down before, has nothing to renew yet,
 # and is allowed TIME while Redis loads: that does not make it a store of locks.
 $two->value("SELECT redis_lock('held')");
-$redis->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
 $node->log_since_here;
-$redis->stop(keep => 1);
+$redis->stop_full;
 $node->wait_for_state('down');
-$redis->configure(
-	'key-load-delay' => 10_000,
-	'loading-process-events-interval-bytes' => 1024);
-$redis->start(loading => 1);
+$redis->start_loading(10_000);
 refused('58030', 'LOADING Redis is loading the dataset in memory',
 	'LOADING', @takes, q{redis_is_locked('held')});
 $two->query_is("SELECT redis_is_held('held')", 't', 'LOADING: held');
-$redis->configure('key-load-delay' => 0);
 $redis->forget_loading;
 $node->wait_for_up;
 poll_until('a renewal of what was held',

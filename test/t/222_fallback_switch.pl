@@ -230,20 +230,15 @@ $table->cmd('DEL', 'job');
 nothing_left($node, $redis, name => 'nothing is left of the job');
 
 #
-# Redis is loading: it tells the time, and serves nobody.
+# Redis is loading: it reports the time, and serves nobody.
 #
 
-$redis->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
-$redis->stop(keep => 1);
+$redis->stop_full;
 $node->wait_for_store('table');
-$redis->configure(
-	'key-load-delay' => 60_000,
-	'loading-process-events-interval-bytes' => 1024);
-$redis->start(loading => 1);
+$redis->start_loading(60_000);
 $one->start(q{SELECT redis_lock('new')});
 is($one->wait(40)->error, undef, 'a new key is had in the table while Redis is loading');
 like(${ $redis->try_cmd('PING') }, qr/^LOADING/, 'which it still is');
-$redis->configure('key-load-delay' => 0);
 $redis->forget_loading;
 $node->wait_for_store('master');
 $one->query_is(q{SELECT redis_unlock('new')}, 't', 'and given back');

@@ -11,7 +11,7 @@ LockRedis::RedisProcess - the server process of a LockRedis::Redis
   $redis->start; $redis->stop(keep => 1); $redis->restart;
   $redis->configure(maxmemory => '3mb');        # the next start takes it
   $redis->kill9; $redis->freeze; $redis->thaw;
-  $redis->forget_loading;
+  $redis->stop_full; $redis->start_loading(10_000); $redis->forget_loading;
 
 =head1 DESCRIPTION
 
@@ -165,11 +165,32 @@ sub restart
 	return;
 }
 
-# Keys with which a test has made loading long.
+# Stop with so many keys that loading them takes long.
+sub stop_full
+{
+	my ($self) = @_;
+
+	$self->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
+	return $self->stop(keep => 1);
+}
+
+# Start, and load each key in so many microseconds.
+sub start_loading
+{
+	my ($self, $delay) = @_;
+
+	$self->configure(
+		'key-load-delay' => $delay,
+		'loading-process-events-interval-bytes' => 1024);
+	return $self->start(loading => 1);
+}
+
+# Load the rest at once, and delete the keys of stop_full.
 sub forget_loading
 {
 	my ($self) = @_;
 
+	$self->configure('key-load-delay' => 0);
 	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
 	poll_until('Redis to have loaded its data',
 		sub { !ref $self->try_cmd('PING') });
