@@ -2,13 +2,22 @@
 
 # Reentrancy and exclusion, as Redis and its other clients see them: holds are counted
 # by the session, with an unlock of its own for each; who excludes whom; owners; what goes over
-# the wire, counted in client commands.
-# Proves G1, G2, G31.
+# the wire, counted in client commands.  Keys are any text, in any encoding of the database, with
+# lockredis.key_prefix in front: which name is in Redis, and that all mean the same one by it.
+# Proves G1, G2, G23, G31.
 
 use LockRedis::Test;
-use LockRedis::Topic::TwoServers;
 
-start_servers();
+my $owner_like = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+$/;
+
+# Nothing is renewed in the middle of counting.
+my %calm = ('lockredis.lease' => '10min');
+my $redis = lock_store;
+my $node = LockRedis::Node->create('main', redis => $redis, settings => {%calm});
+my $other_node = $node->another('other', redis => $redis, settings => {%calm});
+my ($one, $two, $away) = map { $_->session } $node, $node, $other_node;
+
+$_->wait_for_up foreach $node, $other_node;
 
 sub session_commands
 {
@@ -89,30 +98,16 @@ sub were_told
 		'f', '01000', qr/own/, 'no hold is left');
 	were_told([], 'and nothing told');
 
-	# Holds survive rollback, and redis_unlock_all drops every one of them.
-	$one->query('BEGIN; SELECT redis_lock(\'count\'); ROLLBACK');
-	$one->query_is("SELECT redis_hold_count('count')",
-		'1', 'a hold survives a rollback');
-	$one->query_is("SELECT redis_lock('count'), redis_lock('second')",
-		'|', 'two keys');
-	$one->query_is('SELECT redis_unlock_all()', '2',
-		'redis_unlock_all counts keys');
-	is_deeply([ $redis->all_keys ], [], 'both are gone');
-	were_told(['0'], 'told once by redis_unlock_all');
-	$one->query_is("SELECT redis_hold_count('count')", '0', 'no hold is left');
+	foreach my $end ('quit', 'DISCARD ALL', 'SELECT redis_unlock_all()')
+	{
+		my $s = $node->session;
 
-	# So does the end of a session.
-	my $brief = $node->session;
-	$brief->query("SELECT redis_lock('count'), redis_lock('count')");
-	$brief->quit;
-	poll_until('the key to go', sub { !$redis->cmd('EXISTS', 'count') });
-	were_told(['0'], 'told once by the end of a session');
-
-	# And DISCARD ALL.
-	$one->query("SELECT redis_lock('count'), redis_lock('count')");
-	$one->query_is('DISCARD ALL', '', 'DISCARD ALL');
-	$one->query("SET lockredis.lease = '10min'");
-	were_told(['0'], 'told once by DISCARD ALL');
+		$s->query("SELECT redis_lock('count'), redis_lock('count'), redis_lock('second')");
+		$end eq 'quit' ? $s->quit : $s->query($end);
+		poll_until('both keys to go', sub { !$redis->all_keys });
+		were_told(['0'], "$end: told once");
+		$s->quit;
+	}
 	$ear->disconnect if $ear;
 }
 
@@ -121,7 +116,7 @@ sub were_told
 # gets none; then Redis is stopped, so that a request would fail.
 #
 {
-	my $poor = $node->session(settings => {%calm});
+	my $poor = $node->session;
 
 	$one->query("SELECT redis_lock('free')");
 	my $ask = sub {
@@ -220,45 +215,17 @@ of_redis 'no commands that could be counted' => sub {
 # Owners.  Each lock that is taken has a number of its own, of one uuid a start
 # of the server.
 #
-of_redis 'no commands that show the owners' => sub {
-	my %seen;
-	my $monitor = $redis->monitor;
-	my $take = q{
-		DO $$ BEGIN
-			FOR i IN 1 .. 50 LOOP
-				PERFORM redis_lock('owner ' || pg_backend_pid());
-				PERFORM redis_lock('owner ' || pg_backend_pid());
-				PERFORM redis_unlock_all();
-			END LOOP;
-		END $$};
-
-	$one->start($take);
-	$two->start($take);
-	$one->wait;
-	$two->wait;
-
-	# A create has the lease, the owner, and a time for arguments.
-	foreach my $args (map { [ $monitor->args($_) ] } $monitor->stop)
-	{
-		next unless $args->[0] eq 'EVALSHA' && @$args == 7;
-		my ($key, $lease, $owner) = @$args[ 3, 4, 5 ];
-		next unless $key =~ /^owner \d+$/ && $owner =~ $owner_like;
-		$seen{$owner}++;
-	}
-	is(scalar keys %seen, 100, '100 acquires are 100 owners');
-	is_deeply([ grep { $_ != 1 } values %seen ], [], 'each of them new');
-	is(scalar(keys %{ { map { (split /:/)[0] => 1 } keys %seen } }),
-		1, 'with one uuid');
-};
-
 {
-	$one->query("SELECT redis_lock('mine')");
-	$two->query("SELECT redis_lock('yours')");
-	isnt($redis->owner_of('mine'), $redis->owner_of('yours'), 'two sessions are two owners');
-	$one->query_is("SELECT redis_lock_owner('yours')",
-		$redis->owner_of('yours'), 'asked by the other session');
-	$one->query('SELECT redis_unlock_all()');
-	$two->query('SELECT redis_unlock_all()');
+	my %seen;
+
+	foreach my $s ($one, $two, $one)
+	{
+		$s->query("SELECT redis_lock('mine')");
+		$seen{ $redis->owner_of('mine') }++;
+		$s->query("SELECT redis_unlock('mine')");
+	}
+	is(scalar keys %seen, 3, 'three locks, three owners');
+	is(scalar(keys %{ { map { (split /:/)[0] => 1 } keys %seen } }), 1, 'with one uuid');
 }
 
 #
@@ -267,12 +234,10 @@ of_redis 'no commands that show the owners' => sub {
 {
 	$one->query_is("SELECT redis_try_lock('shared')", 't', 'taken here');
 	my $mine = $redis->owner_of('shared');
-	$away->query_is("SELECT redis_try_lock('shared')", 'f', 'busy there');
 	$away->query_is(
-		"SELECT redis_is_held('shared'), redis_is_locked('shared')",
-		'f|t', 'seen locked there');
-	$away->query_is("SELECT redis_lock_owner('shared')", $mine,
-		'with the owner');
+		"SELECT redis_try_lock('shared'), redis_is_held('shared'), redis_is_locked('shared'), redis_lock_owner('shared')",
+		"f|f|t|$mine",
+		'busy there, with the owner');
 	$away->query_warns("SELECT redis_unlock('shared')",
 		'f', '01000', qr/own/, 'cannot be given back there');
 	is($redis->owner_of('shared'), $mine, 'nothing has happened to it');
@@ -284,6 +249,168 @@ of_redis 'no commands that show the owners' => sub {
 	};
 	$one->query_is("SELECT redis_try_lock('shared')", 'f', 'busy here');
 	$away->query_is("SELECT redis_unlock('shared')", 't', 'given back there');
+}
+
+# Somebody elsewhere waits for a key that is locked here.
+sub wait_for_listener
+{
+	my ($key) = @_;
+
+	$other_node->wait_for_waiters($key, 1);
+	of_redis 'nobody listens' => sub {
+		$redis->wait_for_subscribers($key, 1);
+	};
+	return;
+}
+
+#
+# Keys are any text.  Each is written in hexadecimal for psql; the name in
+# Redis is its UTF-8 bytes, and a waiter of it is woken over its channel.
+#
+{
+	my @keys = (
+		[ '255 bytes', 'x' x 255 ],
+		[ '255 bytes of UTF-8', "\xc3\xa9" x 127 . 'y' ],
+		[ 'one byte', '1' ],
+		[ 'quotes', q{it's "quoted" and `ticked`} ],
+		[ 'spaces', '  two  and one behind ' ],
+		[ 'newlines', "line\nline\r\n\r\n" ],
+		[ 'control characters', join '', map { chr } 1 .. 31, 127 ],
+		[ 'backslashes and percents', 'a\\b\\\\ %s %n \\x00' ],
+		[ 'non-ASCII', "\xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80 caf\xc3\xa9" ],
+		[ 'a request', "*1\r\n\$8\r\nFLUSHALL\r\n" ],
+		[ 'a hash tag', 'a{b}c' ],
+		[ 'braces', '}{' ]);
+
+	foreach my $case (@keys)
+	{
+		my ($what, $key) = @$case;
+		my $hex = unpack 'H*', $key;
+		my $sql = "convert_from('\\x$hex', 'UTF8')";
+
+		$one->query_is("SELECT redis_try_lock($sql)", 't', "$what: taken");
+		is_deeply([ $redis->all_keys ], [$key], "$what: name in Redis");
+		like($redis->owner_of($key), $owner_like, "$what: a lock in Redis");
+		$two->query_is(
+			"SELECT redis_try_lock($sql),
+				(SELECT count(*) FROM redis_locks WHERE key = $sql)",
+			'f|1', "$what: busy here, and shown");
+		$away->query_is("SELECT redis_try_lock($sql)", 'f',
+			"$what: busy there");
+		$away->start("SELECT redis_lock($sql)");
+		wait_for_listener($key);
+		$one->query_is("SELECT redis_unlock($sql)", 't', "$what: given back");
+		is($away->wait(20)->error, undef, "$what: taken there");
+		$away->query_is("SELECT redis_unlock($sql)", 't', "$what: and back");
+	}
+	is_deeply([ $redis->all_keys ], [], 'no key is left');
+}
+
+#
+# Encodings of the database.  Keys are UTF-8 in Redis whatever it is.
+#
+{
+	foreach my $encoding ('LATIN1', 'SQL_ASCII')
+	{
+		$node->safe_psql('postgres',
+			"CREATE DATABASE $encoding ENCODING $encoding LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+		);
+		$node->safe_psql(lc $encoding, 'CREATE EXTENSION lockredis');
+	}
+	my $latin1 = $node->session(dbname => 'latin1');
+	my $ascii = $node->session(dbname => 'sql_ascii');
+	my $cafe = "caf\xc3\xa9";
+
+	is($latin1->value("SELECT length('$cafe'), octet_length('$cafe')"),
+		'4', 'a LATIN1 database');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 't', 'taken in LATIN1');
+	is_deeply([ $redis->all_keys ], [$cafe], 'UTF-8 in Redis');
+	$away->query_is("SELECT redis_try_lock('$cafe')",
+		'f', 'busy for a UTF-8 session of another server');
+	$one->query_is("SELECT redis_try_lock('$cafe')",
+		'f', 'busy for a UTF-8 session of this server');
+	$_->query_is('SELECT key FROM redis_locks', $cafe, 'shown in each database')
+	  foreach $one, $latin1;
+	$latin1->query_is("SELECT redis_unlock('$cafe')", 't', 'given back');
+	$away->query_is("SELECT redis_try_lock('$cafe')", 't', 'taken there');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 'f', 'busy in LATIN1');
+	$away->query_is("SELECT redis_unlock('$cafe')", 't', 'given back there');
+
+	# 255 bytes are counted in UTF-8.
+	$latin1->query_is("SELECT redis_try_lock(repeat('\xc3\xa9', 127))",
+		't', '254 bytes of UTF-8');
+	$latin1->query_fails("SELECT redis_try_lock(repeat('\xc3\xa9', 128))",
+		'22023', qr/256 bytes/, '256 bytes of UTF-8, though 128 of LATIN1');
+	$latin1->query_is('SELECT redis_unlock_all()', '1', 'given back');
+
+	# A key that LATIN1 lacks.
+	$one->query("SELECT redis_lock('euro \xe2\x82\xac')");
+	$latin1->query_is('SELECT key FROM redis_locks',
+		'euro \xe2\x82\xac', 'shown with escapes in LATIN1');
+	$_->query_is('SELECT key FROM redis_locks', "euro \xe2\x82\xac", 'as it is in UTF-8 and SQL_ASCII')
+	  foreach $one, $ascii;
+	$ascii->query_is("SELECT redis_try_lock('euro \xe2\x82\xac')",
+		'f', 'the same key in SQL_ASCII');
+	$one->query('SELECT redis_unlock_all()');
+
+	$ascii->query_is("SELECT redis_try_lock(E'caf\\xc3\\xa9')",
+		't', 'taken in SQL_ASCII');
+	is_deeply([ $redis->all_keys ], [$cafe], 'the same bytes in Redis');
+	$latin1->query_is("SELECT redis_try_lock('$cafe')", 'f', 'busy in LATIN1');
+	$ascii->query_is("SELECT redis_unlock(E'caf\\xc3\\xa9')",
+		't', 'given back');
+	foreach my $call ('redis_lock', 'redis_try_lock', 'redis_unlock',
+		'redis_is_held', 'redis_is_locked')
+	{
+		$ascii->query_fails("SELECT $call(E'caf\\xe9')",
+			'22021', qr/encoding/, "$call in SQL_ASCII: no UTF-8");
+	}
+	is_deeply([ $redis->all_keys ], [], 'nothing was taken');
+	$latin1->quit;
+	$ascii->quit;
+}
+
+#
+# lockredis.key_prefix is part of the key in Redis and in redis_locks.
+#
+{
+	my $app = $node->session(settings => { 'lockredis.key_prefix' => 'app:' });
+
+	$app->query_is("SELECT redis_try_lock('p')", 't', 'taken with a prefix');
+	is_deeply([ $redis->all_keys ], ['app:p'], 'the prefix in Redis');
+	$one->query_is('SELECT key FROM redis_locks', 'app:p',
+		'and in redis_locks');
+	$one->query_is("SELECT redis_try_lock('p')", 't', 'another key without');
+	$one->query_is("SELECT redis_try_lock('app:p')",
+		'f', 'the same one written whole');
+	$away->query_is("SELECT redis_lock_owner('app:p')",
+		$redis->owner_of('app:p'), 'elsewhere, too');
+	$away->start("SELECT redis_lock('app:p')");
+	wait_for_listener('app:p');
+
+	# What is held is found by its whole name.
+	$app->query("SET lockredis.key_prefix = ''");
+	$app->query_is("SELECT redis_is_held('p'), redis_is_held('app:p')",
+		'f|t', 'the prefix of the moment counts');
+	$app->query("SET lockredis.key_prefix = 'app:'");
+	$app->query_is("SELECT redis_unlock('p')", 't', 'given back');
+	is($away->wait(20)->error, undef, 'the release is told with the prefix');
+	$away->query('SELECT redis_unlock_all()');
+	$one->query('SELECT redis_unlock_all()');
+
+	# The longest of both.
+	$app->query('SELECT set_config($$lockredis.key_prefix$$, repeat($$p$$, 64), false)');
+	$app->query_is("SELECT redis_try_lock(repeat('k', 255))",
+		't', '64 bytes of prefix and 255 of key');
+	is_deeply([ $redis->all_keys ], [ 'p' x 64 . 'k' x 255 ],
+		'are one key of 319 bytes');
+	$app->query_is("SELECT redis_unlock(repeat('k', 255))", 't', 'given back');
+	$app->query_fails("SELECT redis_try_lock(repeat('k', 256))",
+		'22023', qr/256 bytes/, 'the prefix does not count as key');
+	$app->query_fails(
+		'SELECT set_config($$lockredis.key_prefix$$, repeat($$p$$, 65), false)',
+		'22023', qr/64/, 'a prefix of 65 bytes');
+	$app->quit;
 }
 
 end_test([ $node, $other_node ], $redis);

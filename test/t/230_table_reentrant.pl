@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Reentrancy, exclusion, owners: 010_reentrant against the table.
-# Proves G1, G2, G25.
+# Reentrancy, exclusion, owners, keys and encodings: 010_reentrant against the table.
+# Proves G1, G2, G23, G25.
 
 use LockRedis::Test;
 
