@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Leases: 011_lease against the table.
-# Proves G2, G3, G25.
+# Leases and their end: 011_lease against the table.
+# Proves G2, G3, G6, G21, G25.
 
 use LockRedis::Test;
 
