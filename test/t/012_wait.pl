@@ -2,16 +2,90 @@
 
 # Waiting and being woken: the local queue is first in first out, only its head
 # talks to Redis, wake-ups are handed on, a head that does not run is passed over.
+# Where nobody tells, or the message is not heard: leases that end, locks of clients that publish
+# nothing (polled), time limits, a subscription that comes too late.  (A head that gives up when it
+# was woken is the simulator's: its mutant give_up_quietly.)  031_store_errors cuts them off.
 #
 # A lease is ten minutes here, of foreign holders as well, and nothing waits
 # nearly as long: whoever is not woken in time fails the test.
 #
-# Proves G21, G31.
+# Proves G1, G5, G18, G21, G31, G36.
 
 use LockRedis::Test;
-use LockRedis::Topic::Waiting;
 
-start_servers();
+# Who is woken has the lock within milliseconds.  Seconds later a waiter may look
+# again for another reason (an alarm of its backend's idle time, left over), so
+# a wake-up that was lost is not to be waited for so long.
+my $soon = 4;
+my $lease_ms = 600_000;
+my %settings = ('lockredis.lease' => "${lease_ms}ms");
+my ($node, $redis, @s) = servers(sessions => 10, settings => \%settings);
+my $proxy = LockRedis::Proxy->new($redis);
+my $far = LockRedis::Node->create('far', url => $proxy->url, settings => \%settings);
+my $viewer = $node->session;
+
+$far->wait_for_up;
+
+# Sessions wait for a key of somebody else, one behind the other.  The first one
+# asks twice: before and after the key's channel was subscribed.
+sub queue_up
+{
+	my ($key, $sql, @sessions) = @_;
+
+	$redis->after_second_look($key, sub { $sessions[0]->start($sql) });
+	foreach my $n (1 .. $#sessions)
+	{
+		$sessions[$n]->start($sql);
+		$node->wait_for_waiters($key, $n + 1);
+	}
+	return;
+}
+
+# How many scripts were called, once that does not change any more: a reply that
+# was sent is read then, and who waits sleeps.
+sub settled_calls
+{
+	my ($calls, $since) = (-1, 0);
+
+	poll_until(
+		'quiet',
+		sub {
+			my $now = $redis->script_calls;
+
+			($calls, $since) = ($now, now()) if $now != $calls;
+			return now() - $since > 0.2;
+		});
+	return $calls;
+}
+
+sub stats
+{
+	my %stats;
+
+	@stats{qw(waits timeouts cancels busy acquires)} = @{
+		$viewer->query(
+			'SELECT waits, timeouts, cancels, busy, acquires
+			 FROM redis_lock_stats')->rows->[0]
+	};
+	return \%stats;
+}
+
+# Our connections to Redis, by what they are for
+sub connections
+{
+	my ($role) = @_;
+	my @found = grep { $_->{name} =~ /^lockredis-$role-/ } $redis->clients;
+
+	return @found;
+}
+
+sub give_back
+{
+	my ($session, $key) = @_;
+
+	return $session->query_is("SELECT redis_unlock('$key')", 't',
+		'and gives it back');
+}
 
 #
 # First in first out.
@@ -19,7 +93,8 @@ start_servers();
 {
 	my @queue = @s[ 1 .. 5 ];
 
-	$s[0]->query("SELECT redis_lock('fifo')");
+	# The holder has it at both levels, which are two rows, and stands there once.
+	$s[0]->query("BEGIN; SELECT redis_lock('fifo'), redis_xact_lock('fifo')");
 	foreach my $n (0 .. $#queue)
 	{
 		$queue[$n]->start("SELECT redis_lock('fifo')");
@@ -29,9 +104,10 @@ start_servers();
 	is( $viewer->query(
 			q{SELECT pid, granted, scope, kind, blocked_by
 			  FROM redis_locks WHERE key = 'fifo'
-			  ORDER BY waiting_since NULLS FIRST})->out,
+			  ORDER BY waiting_since NULLS FIRST, scope})->out,
 		join("\n",
 			"$pids[0]|t|session|reentrant|NULL",
+			"$pids[0]|t|transaction|reentrant|NULL",
 			map { "$pids[$_]|f|session|reentrant|{"
 				  . join(',', @pids[ 0 .. $_ - 1 ]) . '}' } 1 .. 5),
 		'waiters are blocked by the holder and by those before them');
@@ -43,7 +119,7 @@ start_servers();
 				expires_in, renewals, lost_at, lost_reason, owner) = 10
 			  })->out,
 		'5', 'and nothing is known of them but since when they wait');
-	$s[0]->query("SELECT redis_unlock('fifo')");
+	$s[0]->query("COMMIT; SELECT redis_unlock('fifo')");
 	foreach my $n (0 .. $#queue)
 	{
 		is($queue[$n]->wait(20)->error, undef, "number $n has it");
@@ -121,56 +197,6 @@ start_servers();
 }
 
 #
-# A message wakes a waiter of its key, not of another one.
-#
-{
-	$redis->foreign_lock($_) foreach 'left', 'right';
-	queue_up('left', "SELECT redis_lock('left')", @s[ 0, 1 ]);
-	queue_up('right', "SELECT redis_lock('right')", @s[ 2, 3 ]);
-	is_deeply([ $redis->channels ], [ map { $redis->channel($_) } 'left', 'right' ],
-		'two channels');
-	is(scalar(connections('listener')), 1, 'on one connection');
-
-	my $calls = settled_calls();
-	$redis->foreign_unlock('right');
-	is($s[2]->wait($soon)->error, undef, 'one has it');
-	is(settled_calls() - $calls, 1, 'nobody else was woken');
-	$redis->foreign_unlock('left');
-	is($s[0]->wait($soon)->error, undef, 'the other one');
-	give_back($s[0], 'left');
-	give_back($s[2], 'right');
-	is($s[1]->wait($soon)->error, undef, 'and the next');
-	is($s[3]->wait($soon)->error, undef, 'each');
-	give_back($s[1], 'left');
-	give_back($s[3], 'right');
-}
-
-#
-# A wake-up is handed on.  The head of the queue is stopped; the release is told, so it is the one
-# that was woken; then it is cancelled; it goes on, gives up, and the next one has to get the lock,
-# since there is no second message.
-#
-{
-	my $first = $node->session;
-
-	$redis->foreign_lock('hand on');
-	queue_up('hand on', "SELECT redis_lock('hand on')", $first);
-	$first->freeze;
-	$s[1]->start("SELECT redis_lock('hand on')");
-	$node->wait_for_waiters('hand on', 2);
-
-	# The watchdog is given the time to wake it, but not to pass it over.
-	is($redis->foreign_unlock('hand on'), 1, 'handed on: told');
-	pause(0.3);
-	$first->cancel;
-	$first->thaw;
-	is($s[1]->wait($soon)->error, undef, 'handed on: the next one has it');
-	$first->wait($soon)->fails('57014', qr/user request/, 'handed on: cancelled');
-	give_back($s[1], 'hand on');
-	$first->quit;
-}
-
-#
 # A head that is stopped is passed over: it was woken, ignores that for a
 # second, and the second one gets its turn.  When it goes on it still waits.
 #
@@ -199,6 +225,228 @@ start_servers();
 	give_back($s[0], 'stopped');
 	is($s[2]->wait(20)->error, undef, 'which is the last');
 	give_back($s[2], 'stopped');
+}
+
+#
+# The end of a foreign lease is not told by anybody.
+#
+{
+	my $start = now();
+	$redis->foreign_lock('ends', ms => 1200);
+	$s[0]->query_is("SELECT redis_lock('ends')", '', 'a lease has ended');
+	cmp_ok(now() - $start, '>=', 1.1, 'not before its time');
+	give_back($s[0], 'ends');
+
+	# A holder keeps the key for a shorter time, and says so.
+	$redis->foreign_lock('shorter');
+	queue_up('shorter', "SELECT redis_lock('shorter')", @s[ 0, 1 ]);
+	$start = now();
+	$redis->cmd('PEXPIRE', 'shorter', 1500);
+	$redis->tell_waiters('shorter');
+	is($s[0]->wait(20)->error, undef, 'a shortened lease has ended');
+	cmp_ok(now() - $start, '>=', 1.4, 'not before its time');
+	ok($s[1]->is_running, 'for one of two');
+	give_back($s[0], 'shorter');
+	is($s[1]->wait(20)->error, undef, 'then for the other one');
+	give_back($s[1], 'shorter');
+}
+
+#
+# A hash without a TTL never ends: only a message helps.
+#
+{
+	$redis->cmd('HSET', 'endless', 'somebody:1', 1);
+	queue_up('endless', "SELECT redis_lock('endless')", $s[0]);
+	my $calls = settled_calls();
+	pause(1.5);
+	is($redis->script_calls - $calls, 0, 'a lock without TTL is not polled');
+	$redis->foreign_unlock('endless');
+	is($s[0]->wait(20)->error, undef, 'but waited for');
+	give_back($s[0], 'endless');
+}
+
+#
+# A string with a TTL is a token lock of somebody who tells nothing.
+#
+{
+	$redis->cmd('SET', 'token', 'secret', 'PX', $lease_ms);
+	$s[0]->query_is("SELECT redis_try_lock('token')", 'f', 'busy');
+	my $calls = $redis->script_calls;
+	$s[0]->start("SELECT redis_lock('token')");
+	$node->wait_for_waiters('token', 1);
+	my $since = now();
+	my $polls = 0;
+	poll_until('polls',
+		sub { ($polls = $redis->script_calls - $calls) >= 3 && now() - $since >= 2 });
+	cmp_ok($polls, '<=', 10 * (now() - $since), 'but not all the time');
+	is($redis->cmd('GET', 'token'), 'secret', 'and left alone');
+	$redis->cmd('DEL', 'token');
+	is($s[0]->wait(20)->error, undef, 'taken when it is gone');
+	give_back($s[0], 'token');
+
+	$redis->cmd('SET', 'token', 'secret', 'PX', 1000);
+	$s[0]->query_is("SELECT redis_try_lock('token', '20s')",
+		't', 'or when its time is over');
+	give_back($s[0], 'token');
+}
+
+#
+# Time limits: the shorter one of wait and lock_timeout decides, behind a local
+# holder and behind a foreign one, as head of the queue and behind it.
+#
+{
+	$s[9]->query("SELECT redis_lock('local')");
+	$redis->foreign_lock($_) foreach 'foreign', 'queued';
+	queue_up('queued', "SELECT redis_lock('queued')", $s[8]);
+	my $before = stats();
+
+	foreach my $key ('local', 'foreign', 'queued')
+	{
+		# [ lock_timeout, call, how long it takes in ms, false or the error ]
+		foreach my $case (
+			[ '0', "redis_try_lock('$key')", 0, 'f' ],
+			[ '0', "redis_try_lock('$key', '200ms')", 200, 'f' ],
+			[ '200ms', "redis_lock('$key')", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', NULL)", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', '20s')", 200, '55P03' ],
+			[ '200ms', "redis_try_lock('$key', '150ms')", 150, 'f' ],
+			[ '200ms', "redis_try_lock('$key')", 0, 'f' ],
+			[ '20s', "redis_try_lock('$key', '200ms')", 200, 'f' ])
+		{
+			my ($limit, $call, $ms, $ends) = @$case;
+			my $name = "$call, lock_timeout $limit";
+
+			$s[0]->query("SET lock_timeout = '$limit'");
+			my $result = $s[0]->query("SELECT $call");
+			$ends eq 'f'
+			  ? is($result->out . $result->{raw}, 'f', "$name: false")
+			  : $result->fails($ends, qr/canceling statement due to lock timeout/, $name);
+			cmp_ok($result->ms, '>=', $ms - 1, "$name: not too early");
+			cmp_ok($result->ms, '<', 10_000, "$name: nor too late");
+		}
+		$s[0]->query('RESET lock_timeout');
+	}
+	my $after = stats();
+
+	# A slow request may use up the time before there is anything to wait for.
+	my %more = map { $_ => $after->{$_} - $before->{$_} } keys %$after;
+	is($more{timeouts} + $more{busy}, 24, 'timeouts and refusals are counted');
+	cmp_ok($more{timeouts}, '>=', 12, 'most of them as timeouts');
+	cmp_ok($more{busy}, '>=', 6, 'those without a wait as busy');
+
+	# The limit is for waiting, not for being served.
+	$s[0]->query_is("SELECT redis_try_lock('free', '0'), redis_unlock('free')",
+		't|t', 'a wait of nothing is enough for a free lock');
+
+	# No limit.
+	my @endless = ('NULL', "'178000000 years'");
+	push @endless, "'infinity'"
+	  if $viewer->value('SHOW server_version_num') >= 170000;
+	foreach my $wait (@endless)
+	{
+		$redis->foreign_lock('forever');
+		queue_up('forever', "SELECT redis_try_lock('forever', $wait)", $s[0]);
+		pause(0.5);
+		ok($s[0]->is_running, "wait $wait");
+		$redis->foreign_unlock('forever');
+		is($s[0]->wait(20)->out, 't', 'until it is given back');
+		give_back($s[0], 'forever');
+	}
+
+	give_back($s[9], 'local');
+	$redis->foreign_unlock('queued');
+	is($s[8]->wait(20)->error, undef, 'the one before has it');
+	give_back($s[8], 'queued');
+	$redis->foreign_unlock('foreign');
+}
+
+#
+# The reply to the PING of a silent connection is an error, and a subscription is requested
+# behind it.  That error is none of the subscription.
+#
+{
+	$far->set('lockredis.command_timeout' => '60s');
+	my ($one, $two) = map { $far->session } 1 .. 2;
+	my $ping = $proxy->rule(match => "\r\nPING\r\n", action => 'hold');
+	my $behind = $proxy->rule(match => $redis->channel('behind'), action => 'delay');
+
+	$redis->foreign_lock($_) foreach 'silent', 'behind';
+	$one->start("SELECT redis_lock('silent')");
+	$proxy->wait_for_rule($ping);
+	$far->log_since_here;
+	$two->start("SELECT redis_lock('behind')");
+	$proxy->wait_for_rule($behind);
+	$redis->cmd('ACL', 'SETUSER', 'default', '-ping');
+	$proxy->let_go;
+	$redis->wait_for_subscribers('behind', 1);
+	$redis->foreign_unlock('behind');
+	is($two->wait($soon)->error, undef, 'a PING is refused: a subscription behind it is not');
+	ok(!$far->logged(qr/refused a subscription|no release messages/), 'nor taken for refused');
+	$redis->cmd('ACL', 'SETUSER', 'default', '+ping');
+	$redis->foreign_unlock('silent');
+	is($one->wait($soon)->error, undef, 'nor is one before it');
+	$far->set('lockredis.command_timeout' => '3s');
+	$_->quit foreach $one, $two;
+}
+
+#
+# A release between the first try and the subscription: the proxy keeps back the SUBSCRIBE, the key
+# is given back, nobody is told.  (That the try which follows the confirmation finds it free is the
+# simulator's: its mutant confirm_ignored.)
+#
+{
+	my $one = $far->session;
+	my $rule = $proxy->rule(match => "\r\nSUBSCRIBE\r\n", action => 'hold');
+
+	# As long as there is no confirmation the waiter looks every second.
+	$redis->foreign_lock('deaf gap');
+	$one->start("SELECT redis_lock('deaf gap')");
+	$proxy->wait_for_rule($rule);
+	$redis->foreign_unlock('deaf gap');
+	is($one->wait($soon)->error, undef, 'even without a subscription');
+	$proxy->release;
+	give_back($one, 'deaf gap');
+
+	# A message comes while the head asks: the reply, which says busy for ten
+	# minutes, is kept back until the release has been told.
+	$redis->foreign_lock('crossing');
+	queue_up('crossing', "SELECT redis_lock('crossing')", $one);
+	$rule = $proxy->rule(on => 'reply', match => 'crossing', action => 'hold');
+	$redis->tell_waiters('crossing');
+	$proxy->wait_for_rule($rule);
+	is($redis->foreign_unlock('crossing'), 1, 'told while the head asks');
+	pause(0.2);
+	$proxy->release;
+	is($one->wait($soon)->error, undef, 'and not forgotten');
+	give_back($one, 'crossing');
+	$one->quit;
+}
+
+#
+# Another session of the server must not wait for a process that is stopped.
+#
+# one's create runs and one is stopped before it reads the reply; two waits
+# behind.  Nobody nudges one, as nobody can know; but it does not end its
+# request in the time that it has for it.
+#
+{
+	$far->set('lockredis.connect_timeout' => '20s', 'lockredis.command_timeout' => '60s');
+	my ($one, $two) = map { $far->connected_session } 1 .. 2;
+	my $rule = $proxy->rule(on => 'reply', match => 'behind', action => 'hold');
+
+	$far->set('lockredis.connect_timeout' => '1s', 'lockredis.command_timeout' => '2s');
+	$one->start("SELECT redis_lock('behind', '1s')");
+	$proxy->wait_for_rule($rule);
+	$one->freeze;
+	$two->start("SELECT redis_lock('behind', '60s')");
+	is($two->wait(20)->error, undef, 'a head that is stopped while it asks: the next goes on');
+	$proxy->let_go;
+	$one->thaw;
+	$one->wait(30)->fails('58030', qr/store/, 'it has nothing when it goes on');
+	poll_until('the orphan to be given back', sub { $far->count_locks <= 1 });
+	$two->query_is("SELECT redis_is_held('behind')", 't', 'the next is not disturbed');
+	give_back($two, 'behind');
+	$_->quit foreach $one, $two;
 }
 
 end_test([ $node, $far ], $redis);

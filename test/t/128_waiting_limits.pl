@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What docs/waiting.md says of limits and of clients that have gone:
-# - transaction_timeout ends the session (other limits are in 015_wait_unheard)
+# - transaction_timeout ends the session (other limits are in 012_wait)
 # - a waiter whose client has gone stays in the queue, unless client_connection_check_interval
 #   has its session look; when its turn comes it gives the lock back
 # - waiting clients of a pooler occupy its connections to the server: when all of them wait, the
