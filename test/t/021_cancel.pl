@@ -1,10 +1,13 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Interrupts at every point of an acquire: a cancel and pg_terminate_backend give back whatever was
-# or will be taken, and nothing else.
+# Interrupts, and what meets them: a cancel and pg_terminate_backend give back whatever was
+# or will be taken, and nothing else; lock_timeout; a block that catches the cancel.
 # A create that is delivered within its budget holds for about one repeat interval
-# of the watchdog, one that comes later never holds.
-# Proves G5.
+# of the watchdog.  (One that comes later, a next holder before the request of the one who was
+# stopped arrives, a waiter behind others or one that asks before its subscription stands, and a
+# release without an answer are the simulator's: its mutants late_create, lua_create_late,
+# no_orphan, lua_release_owner, front_stays, give_up_quietly and release_unknown.)
+# Proves G5, G18.
 
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
@@ -62,27 +65,12 @@ my @points = (
 			is($redis->calls('hset'), $created + 1, 'the create ran');
 		}
 	},
-
-	# Delivered later it is refused: a release has run after its last moment,
-	# and there will be no other one.
 	{
-		name => 'with a create on its way that is delivered too late',
-		hold => [],
+		name => 'in the middle of the reply of a create',
+		hold => [ on => 'reply', action => 'truncate', bytes => 2, then => 'hold' ],
 		after => sub {
 			my ($s, $key) = @_;
-			my $created = $redis->calls('hset');
-			poll_until('the orphan to be given up', sub { $node->count_locks("key = '$key'") == 0 });
-			deliver();
-			is($redis->calls('hset'), $created, 'the create did nothing');
-			is($redis->cmd('EXISTS', $key), 0, 'the key is free');
-		}
-	},
-	{
-		name => 'with the reply of a create on its way',
-		hold => [ on => 'reply' ],
-		after => sub {
-			my ($s, $key) = @_;
-			key_is_free($key, 'given back before the reply arrives');
+			key_is_free($key, 'given back before the rest of it arrives');
 			$proxy->release;
 		}
 	},
@@ -95,24 +83,6 @@ my @points = (
 			is($node->count_locks("key = '$key'"), 1, 'the wait is over');
 			$two->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')",
 				't|t', 'the holder is not disturbed');
-		}
-	},
-	{
-		name => 'as second waiter for a session of this server',
-		before => sub {
-			my ($s, $key) = @_;
-			$two->query("SELECT redis_lock('$key')");
-			$three->start("SELECT redis_lock('$key')");
-			$node->wait_for_waiters($key, 1);
-		},
-		reached => \&waits,
-		after => sub {
-			my ($s, $key) = @_;
-			is($node->count_locks("key = '$key'"), 2, 'the wait is over');
-			$two->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')",
-				't|t', 'the holder is not disturbed');
-			is($three->wait->error, undef, 'nor the first waiter');
-			$three->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 		}
 	},
 
@@ -138,49 +108,6 @@ my @points = (
 			$three->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 		}
 	},
-
-	# The confirmation of the subscription is held.  Until it comes the session looks once
-	# a second, and may be stopped while it does, which leaves an orphan.
-	{
-		name => 'while a subscription is not confirmed',
-		before => sub {
-			my ($s, $key) = @_;
-			$redis->foreign_lock($key);
-			hold_next("channel:{$key}", on => 'reply');
-		},
-		reached => sub { rule_acted(); waits(@_) },
-		after => sub {
-			my ($s, $key) = @_;
-			is($node->count_locks("key = '$key' AND pid IS NOT NULL"), 0, 'the wait is over');
-			$proxy->release;
-			is_deeply($redis->hash($key), { 'somebody:1' => 1 },
-				"somebody else's lock is not touched");
-			$redis->cmd('DEL', $key);
-		}
-	},
-	{
-		name => 'while the lock is taken again',
-		still_held => 1,
-		has => q{, '1 hour'},
-		hold => [],
-		sql => "SELECT redis_lock('KEY', '2 hours')",
-		after => sub {
-			my ($s, $key, $alive) = @_;
-			if ($alive)
-			{
-				$s->query_is(
-					"SELECT redis_is_held('$key'), redis_hold_count('$key')",
-					't|1', 'the lock is held once, as before');
-			}
-			else
-			{
-				key_is_free($key, 'given back at the end of the session');
-			}
-			deliver();
-			is($redis->cmd('EXISTS', $key),
-				$alive ? 1 : 0, 'the late request creates nothing');
-		}
-	},
 	{
 		name => 'while the lease is extended',
 		still_held => 1,
@@ -189,18 +116,10 @@ my @points = (
 		sql => "SELECT redis_extend('KEY', '2 hours')",
 		after => sub {
 			my ($s, $key, $alive) = @_;
-			if ($alive)
-			{
-				is( $node->value(
-						"SELECT lease, expires_in <= '1 hour' FROM redis_locks WHERE key = '$key'"
-					),
-					'01:00:00|t',
-					'the old lease stands');
-			}
-			else
-			{
-				key_is_free($key, 'given back at the end of the session');
-			}
+			$alive
+			  ? is($node->value("SELECT lease, expires_in <= '1 hour' FROM redis_locks WHERE key = '$key'"),
+				'01:00:00|t', 'the old lease stands')
+			  : key_is_free($key, 'given back at the end of the session');
 			deliver();
 			is($redis->cmd('EXISTS', $key),
 				$alive ? 1 : 0, 'the late request creates nothing');
@@ -227,13 +146,6 @@ my @points = (
 			$two->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 		}
 	},
-	{
-		name => 'with the reply of the final release on its way',
-		has => '',
-		hold => [ on => 'reply' ],
-		sql => "SELECT redis_unlock('KEY')",
-		after => sub { $proxy->release }
-	},
 
 	# Three commands: the first has run, the second is on its way, and the third
 	# behind it.
@@ -244,6 +156,7 @@ my @points = (
 			$s->query("SELECT redis_lock('$key')");
 			$s->query(
 				"SELECT count(redis_lock('$key ' || i)) FROM generate_series(1, 249) i");
+			poll_until('nothing else to be released', sub { $node->count_locks('pid IS NULL') == 0 });
 			hold_next('redisson_lock__channel', skip => 1);
 		},
 		sql => 'SELECT redis_unlock_all()',
@@ -304,7 +217,74 @@ foreach my $point (@points)
 			$s->quit;
 		};
 	}
-	nothing_left($node, $redis, name => "nothing is left $point->{name}");
+}
+nothing_left($node, $redis, name => 'nothing is left of all of them');
+
+# ----------
+# lock_timeout
+# ----------
+
+{
+	my $one = $node->session(settings => { lock_timeout => '300ms' });
+
+	# A request in flight is not cut by it.
+	hold_next('timeout');
+	$one->start("SELECT redis_lock('timeout')");
+	rule_acted();
+	pause(0.4);
+	ok($one->is_running, 'lock_timeout does not cut a request');
+	$proxy->release;
+	my $result = $one->wait;
+	ok(!$result->error || $result->sqlstate eq '58030',
+		'which then has its outcome')
+	  || diag $result->{raw};
+	$one->query('SELECT redis_unlock_all()');
+	$one->quit;
+}
+
+# ----------
+# A block that catches the cancel and goes on
+# ----------
+
+# Three attempts: the first is cancelled as a waiter, the second with its
+# request on the way, the third has the lock when the holder has gone.
+{
+	my $one = $node->connected_session;
+
+	$redis->foreign_lock('caught');
+	$redis->after_second_look('caught', sub { $one->start(<<'SQL') });
+DO $$
+BEGIN
+	FOR i IN 1 .. 3 LOOP
+		BEGIN
+			PERFORM redis_lock('caught');
+			RAISE NOTICE 'attempt % has it', i;
+		EXCEPTION WHEN query_canceled THEN
+			RAISE NOTICE 'attempt % was cancelled', i;
+		END;
+	END LOOP;
+END $$
+SQL
+	hold_next('caught');
+	$one->cancel;
+	rule_acted();
+	$one->cancel;
+	$node->wait_for_waiters('caught', 1);
+	poll_until('the subscription', sub { is_awaited('caught') });
+	$redis->foreign_unlock('caught');
+	my $result = $one->wait(10);
+	is_deeply([ $result->error, map { $_->message } $result->notices ],
+		[
+			undef,
+			'attempt 1 was cancelled',
+			'attempt 2 was cancelled',
+			'attempt 3 has it'
+		],
+		'a DO block catches the cancel and goes on');
+	$proxy->release;
+	$one->query_is("SELECT redis_is_held('caught'), redis_unlock('caught')",
+		't|t', 'and holds the lock');
+	$one->quit;
 }
 
 end_test($node, $redis, clients => 2, name => 'only the watchdog is connected');

@@ -9,7 +9,7 @@ their requests
 
 =head1 DESCRIPTION
 
-What the tests 021_cancel and 028_cancel_replies have in common.
+What 021_cancel and the tests of other kinds of locks that are interrupted have in common.
 start_servers sets the exported variables.
 
 =cut
