@@ -1,15 +1,15 @@
 # Copyright (c) 2026, lockredis contributors
 
-# What a master has said that is none any more.  Each interleaving is forced: a
-# session is stopped, by a debugger, between an answer of the old master and what
-# it does with it; meanwhile another node becomes the master and the watchdog
-# finds that out.
+# What a master has said that is none any more.  A session is stopped, by a debugger,
+# between an answer of the old master and what it does with it; meanwhile another node
+# becomes the master and the watchdog finds that out.  454_given_back has what an old one
+# has given back; other interleavings are the simulator's (its mutant master_moves).
 #
 # Proves G1, G7, G38.
 
 use LockRedis::Debugger;
 use LockRedis::Sentinels;
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Topic::Failover;
 
 LockRedis::Debugger->need;
@@ -22,66 +22,26 @@ my ($node, $one, $two) = LockRedis::Node->create(
 $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm')
   foreach $one, $two;
 
-# Runs a statement that stops where it begins to apply its answer; another node
-# becomes the master; it goes on.  Replicas have nothing that is newer than the
-# moment before.
-sub overtaken
-{
-	my ($session, $sql, $function) = @_;
-	my $old = $ha->master;
-	my @replicas = $ha->replicas;
-	my $stop = LockRedis::Debugger->new($session->pid);
-
-	$old->outrun_replicas(@replicas);
-	$stop->run_to($function);
-	$session->start($sql);
-	$stop->wait_for_stop;
-	my $new = replace_master($node, $ha, @replicas);
-	$stop->let_go;
-	return ($old, $new, $session->wait);
-}
-
 # A lock that the old master granted: the session has its answer, but the lock is
 # not in the lock table yet.  It is taken from the new master.
 {
-	my ($old, $new, $result) = overtaken($one, "SELECT redis_try_lock('granted')", 'lt_grant');
+	my $old = $ha->master;
+	my @replicas = $ha->replicas;
+	my $stop = LockRedis::Debugger->new($one->pid);
 
-	is($result->error, undef, 'granted by the old master: no error');
+	$old->outrun_replicas(@replicas);
+	$stop->run_to('lt_grant');
+	$one->start("SELECT redis_try_lock('granted')");
+	$stop->wait_for_stop;
+	my $new = replace_master($node, $ha, @replicas);
+	$stop->let_go;
+	is($one->wait->error, undef, 'granted by the old master: no error');
 	$one->query_is("SELECT redis_is_held('granted')", 't', 'granted by the old master: held');
 	is($new->owner_of('granted'), $one->value("SELECT redis_lock_owner('granted')"),
 		'granted by the old master: the new one has it');
 	$two->query_is("SELECT redis_try_lock('granted')", 'f', 'granted by the old master: by one only');
 	$one->query_is("SELECT redis_unlock('granted')", 't', 'granted by the old master: given back');
 	ok(!$new->cmd('EXISTS', 'granted'), 'granted by the old master: nothing is left');
-	bring_back($node, $ha, $old);
-}
-
-# Given back at the old master, which died before it could tell: the key is free at
-# the new one too.
-{
-	$one->query_is("SELECT redis_lock('released')", '', 'a lock');
-	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
-	my ($old, $new, $result) = overtaken($one, "SELECT redis_unlock('released')", 'lt_end_release');
-
-	is($result->error, undef, 'given back at the old master: no error');
-	poll_until('the new master to be free of it', sub { !$new->cmd('EXISTS', 'released') });
-	$two->query_is("SELECT redis_try_lock('released'), redis_unlock('released')",
-		't|t', 'given back at the old master: free');
-	bring_back($node, $ha, $old);
-}
-
-# Lengthened at the old master: the new one has it for as long, or the session does
-# not believe that it has.
-{
-	$one->query_is("SELECT redis_try_lock('extended', lease => '200 s')", 't', 'a given lease');
-	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
-	my ($old, $new, $result) = overtaken($one, "SELECT redis_extend('extended', '600 s')", 'lt_set_scope');
-
-	is($result->error, undef, 'extended at the old master: no error');
-	$one->query_is("SELECT redis_is_held('extended')", 't', 'extended at the old master: held');
-	cmp_ok($new->cmd('PTTL', 'extended'),
-		'>', 500000, 'extended at the old master: at the new one too');
-	$one->query_is("SELECT redis_unlock('extended')", 't', 'extended at the old master: given back');
 	bring_back($node, $ha, $old);
 }
 
@@ -121,4 +81,54 @@ sub overtaken
 	bring_back($node, $ha, $old);
 }
 
+# What a former master has promised is asked of the new one by whoever asks it first.
+# A lease was lengthened, and no replica knew of it when the master died.  The
+# watchdog has 5,000 other locks to ask about before; the session is quicker, and asks
+# for less: by taking the lock again, by redis_extend, by a COMMIT.  The new master
+# has the lock for as long as the session believes all the same.
+run($one, 'CREATE TABLE t (i int)');
+my @keys = ('taken again', 'extended', 'committed');
+
+run($one, "SELECT redis_lock('$_', '5 min')") foreach @keys;
+run($two, "SELECT count(redis_lock('other ' || n)) FROM generate_series(1, 5001) n");
+replicated($ha);
+
+my $old = $ha->master;
+my @replicas = $ha->replicas;
+
+$old->outrun_replicas(@replicas);
+$one->query_is("SELECT redis_extend('$_', '1 h')", 't', "$_: longer, and no replica knows")
+  foreach @keys;
+$one->query_is("SELECT redis_extend('committed', '2 s')",
+	't', 'committed: the lease that its commit asks for');
+
+# The watchdog is stopped when all may connect to the new master, and before it has
+# asked there about more than its first 5,000 locks.
+my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+$stop->run_to('topology_confirm');
+$old->kill9;
+$_->thaw foreach @replicas;
+my $new = $ha->wait_for_master_but($old);
+$stop->wait_for_stop;
+$stop->tell('finish');
+cmp_ok($new->cmd('PTTL', $_), '<', 300_000, "$_: the new master has it for less") foreach @keys;
+
+$one->query_is("SELECT redis_lock('taken again', '1 s')", '', 'taken again');
+$one->query_is("SELECT redis_extend('extended', '1 s')", 't', 'extended');
+$one->query_is('INSERT INTO t VALUES (1)', '', 'committed');
+foreach my $key (@keys)
+{
+	cmp_ok($new->cmd('PTTL', $key), '>', 3_000_000, "$key: as long at the new master");
+	cmp_ok(
+		$node->value("SELECT max(expires_in_seconds) FROM redis_locks WHERE key = '$key'"),
+		'>', 3000, "$key: as it is believed to be");
+	is( $one->value("SELECT lease FROM redis_locks WHERE key = '$key'"),
+		$key eq 'committed' ? '00:00:02' : $key eq 'extended' ? '00:00:01' : '01:00:00',
+		"$key: its lease is what was asked for");
+}
+$stop->let_go;
+wait_until_used($node, $new);
+$one->query_is('SELECT redis_unlock_all()', '3', 'given back');
+$two->query_is('SELECT redis_unlock_all()', '5001', 'given back');
+bring_back($node, $ha, $old);
 end_test($node, $ha);

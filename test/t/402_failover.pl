@@ -4,8 +4,7 @@
 # ask: a lock that the new master has is kept and renewed at once, one that it
 # does not have is lost and its holder is told; who waits goes on waiting and gets
 # the lock; who asks gets it or is told at once that nobody can be reached.  The
-# master is killed, stopped in good order, stands still, and is replaced by
-# command.
+# master is killed, or stands still.
 # Proves G38.
 
 use LockRedis::Sentinels;
@@ -88,62 +87,7 @@ sub survives
 }
 
 survives('killed', sub { $_[0]->kill9 }, sub { $_[0]->start });
-survives('stopped', sub { $_[0]->stop }, sub { $_[0]->start });
 survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
-
-# Many: whoever has lost a lock is told, and whoever is told that it has it has it.
-{
-	my $count = 200;
-	my $old = $ha->master;
-	my @replicas = $ha->replicas;
-	my $lost = $node->lock_stat('losses');
-	my $of_each = sub {
-		my ($name, $call) = @_;
-		return $holder->query("SELECT $call('$name ' || n) FROM generate_series(1, $count) n");
-	};
-
-	$of_each->('many kept', 'redis_lock');
-	replicated($ha);
-	$old->outrun_replicas(@replicas);
-	is($of_each->('many gone', 'redis_lock')->error, undef, "many: $count that no replica has");
-	my $new = replace_master($node, $ha, @replicas);
-	poll_until('all losses to be known',
-		sub { $node->count_locks("key LIKE 'many gone %' AND lost_at IS NOT NULL") == $count });
-	my @keys = $new->all_keys;
-	is(scalar(grep { /^many kept / } @keys), $count, 'many: the new master has the others');
-	is(scalar(grep { /^many gone / } @keys), 0, 'many: and none of these');
-	foreach my $name ('many kept', 'many gone')
-	{
-		my $held = $name eq 'many kept' ? 't' : 'f';
-		is($of_each->($name, 'redis_is_held')->out, join("\n", ($held) x $count),
-			"many: $name: held: $held");
-	}
-	is(scalar($of_each->('many gone', 'redis_unlock')->warnings),
-		$count, 'many: each loss is told');
-	is($node->lock_stat('losses') - $lost, $count, 'many: and counted, and no other');
-	is($of_each->('many kept', 'redis_unlock')->out, join("\n", ('t') x $count),
-		'many: the others are given back');
-	bring_back($node, $ha, $old);
-}
-
-# By command: nothing is lost that the replicas have, and nobody is kept waiting
-# for longer than the change takes.
-{
-	my $old = $ha->master;
-
-	$holder->query_is("SELECT redis_lock('planned')", '', 'planned: a lock');
-	replicated($ha);
-	$node->queue_up('planned', $waiter => "SELECT redis_lock('planned')");
-	my $new = $ha->fail_over;
-	wait_until_used($node, $new);
-	$holder->query_is("SELECT redis_is_held('planned')", 't', 'planned: held');
-	$holder->query_is("SELECT redis_unlock('planned')", 't', 'planned: unlocked at the new master');
-	is($waiter->wait->error, undef, 'planned: the next one has it');
-	is($new->owner_of('planned'), $waiter->value("SELECT redis_lock_owner('planned')"),
-		'planned: there');
-	$waiter->query_is("SELECT redis_unlock('planned')", 't', 'planned: given back');
-	$ha->wait_until_steady;
-}
 
 # While there is no master: at once without a wait, within the budget with one.
 {
@@ -161,18 +105,43 @@ survives('frozen', sub { $_[0]->freeze }, sub { $_[0]->thaw });
 	$ha->wait_until_steady;
 }
 
-# Replicas and Sentinels that come and go are nobody's concern.
-foreach my $server ($ha->replicas, $ha->sentinels)
+# A call that waits outlives a master that is away for a moment, each time: what it has been
+# waiting for before does not count.  It fails once, at the head of the queue, and is stopped;
+# another session of this server gets the lock and has it for longer than a call may take; then
+# the master is away once more.  (Given leases are not handed over.)
+my $budget = 10;    # what a call may take, of connect_timeout and command_timeout
+my $master = $ha->master;
+
+wait_until_used($node, $master);
+$node->wait_until_asked($_) foreach $holder, $waiter, $asker;
+$node->set('lockredis.connect_timeout' => '7s');
+
+# Gives the lock back while the master is away, until the waiter has failed.
+sub away
 {
-	$server->kill9;
-	$asker->query_is("SELECT redis_try_lock('any'), redis_unlock('any')", 't|t',
-		"$server->{name} killed");
-	$server->start;
-	$server->freeze;
-	$asker->query_is("SELECT redis_try_lock('any'), redis_unlock('any')", 't|t',
-		"$server->{name} frozen");
-	$server->thaw;
+	my ($has) = @_;
+
+	$master->freeze;
+	$has->query_warns("SELECT redis_unlock('k')", 't', '58030', qr/did not answer/, 'nobody answers');
+	my $before = $node->lock_stat('errors');
+	poll_until('the waiter to fail', sub { $node->lock_stat('errors') > $before || !$waiter->is_running });
+	return;
 }
-$ha->wait_until_steady;
+
+$holder->query("SELECT redis_lock('k', '1 h')");
+$node->queue_up('k', $waiter => "SELECT redis_lock('k', '1 h')", $asker => "SELECT redis_lock('k', '1 h')");
+away($holder);
+ok($waiter->is_running, 'it waits on');
+$waiter->freeze;
+$master->thaw;
+is($asker->wait->error, undef, 'who is behind passes it, and gets the lock');
+$waiter->thaw;
+pause($budget + 0.5);
+
+away($asker);
+$master->thaw;
+is($waiter->wait->error, undef, 'away for the second time: it gets the lock');
+$_->query_is('SELECT redis_unlock_all()', $_ == $waiter ? '1' : '0', 'given back')
+  foreach $holder, $waiter, $asker;
 
 end_test($node, $ha);

@@ -1,22 +1,24 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Sentinels that are away, that do not know the service, that disagree and that lie;
-# passwords of nodes and Sentinels, wrong and changed; host names.
-# Proves G32, G38.
+# Sentinels that are away, or do not know the service (415 has some that lie); passwords of nodes
+# and Sentinels, wrong and changed; host names; TLS among all of them.
+# Proves G32, G38, G40.
 
-use LockRedis::FalseSentinel;
+use LockRedis::Ca;
 use LockRedis::Sentinels;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
 
+my $ca = LockRedis::Ca->new('main');
 my $ha = LockRedis::Sentinels->new(password => 'nodes-secret', sentinel_password => 'sentinels-secret',
-	names => 1);
+	names => 1, tls => $ca);
 my $node = LockRedis::Node->create(
 	'main',
 	redis => $ha,
 	settings => {
 		# More than a failover takes on a busy machine
 		'lockredis.lease' => '90s',
+		'lockredis.tls_ca_file' => $ca->file,
 		'lockredis.password_file' => secret_file('nodes', 'nodes-secret'),
 		'lockredis.sentinel_password_file' => secret_file('sentinels', 'sentinels-secret')
 	});
@@ -53,7 +55,11 @@ sub in_order
 	return serves($s, $name);
 }
 
+like($ha->url, qr/^rediss-sentinel:/, 'encrypted');
 in_order('with passwords and host names');
+ok(!grep({ $_->{laddr} !~ /:@{[ $ha->master->tls_port ]}$/ } $ha->master->clients),
+	'nobody came to the plain port')
+  if $ha->master->version >= 7;
 $holder->query_is("SELECT redis_lock('held')", '', 'a lock for the whole test');
 poll_until('the Sentinels to be heard',
 	sub {
@@ -104,26 +110,22 @@ poll_until('the Sentinels to be heard',
 	in_order('thawed');
 }
 
-# Passwords
+# Passwords, and the authority
 {
-	my %change = (
-		'a wrong password of the Sentinels' =>
-		  [ 'lockredis.sentinel_password_file' => secret_file('w1', 'wrong'), qr/WRONGPASS|password/ ],
-		'no password of the Sentinels' =>
-		  [ 'lockredis.sentinel_password_file' => '', qr/NOAUTH|password/ ],
-		'a wrong password of the nodes' =>
-		  [ 'lockredis.password_file' => secret_file('w2', 'wrong'), qr/WRONGPASS|password/ ]);
-
-	foreach my $what (sort keys %change)
+	foreach (
+		[ 'a wrong password of the Sentinels', sentinel_password_file => secret_file('w1', 'wrong'), qr/WRONGPASS|password/ ],
+		[ 'no password of the Sentinels', sentinel_password_file => '', qr/NOAUTH|password/ ],
+		[ 'a wrong password of the nodes', password_file => secret_file('w2', 'wrong'), qr/WRONGPASS|password/ ],
+		[ 'another authority', tls_ca_file => LockRedis::Ca->new('other')->file, qr/certificate/ ])
 	{
-		my ($setting, $value, $pattern) = @{ $change{$what} };
-		my $right = $node->value("SHOW $setting");
+		my ($what, $setting, $value, $pattern) = @$_;
+		my $right = $node->value("SHOW lockredis.$setting");
 
-		$node->set($setting => $value);
+		$node->set("lockredis.$setting" => $value);
 		$node->restart;
 		$_ = $node->session foreach $s, $holder;
 		refused($what, $pattern);
-		$node->set($setting => $right);
+		$node->set("lockredis.$setting" => $right);
 		in_order("$what: put right");
 		$holder->query_is("SELECT redis_lock('held')", '', 'a lock');
 	}
@@ -146,43 +148,16 @@ poll_until('the Sentinels to be heard',
 	$holder->query_is("SELECT redis_is_held('held')", 't', 'still held');
 }
 
-# A service that nobody knows
+# A service that nobody knows, and a URL without TLS
+$holder->query_is("SELECT redis_unlock('held')", 't', 'unlocked');
+foreach ([ $ha->url =~ s{/svc$}{/nobody}r, qr/do not know the service/ ], [ $ha->url =~ s/^rediss/redis/r, qr/TLS/ ])
 {
-	my $url = $ha->url =~ s{/svc$}{/nobody}r;
+	my ($url, $pattern) = @$_;
 
-	$holder->query_is("SELECT redis_unlock('held')", 't', 'unlocked');
 	$node->set('lockredis.url' => $url);
-	refused('an unknown service', qr/do not know the service/);
+	refused($url, $pattern);
 	$node->set('lockredis.url' => $ha->url);
-	in_order('a known service');
-}
-
-# One that lies, beside three that do not: a replica, an epoch of the past, a
-# service that it does not know.  Never a lock at a replica, never one at a master
-# that nobody but the liar names.
-{
-	my $liar = LockRedis::FalseSentinel->new;
-	my $stranger = LockRedis::Redis->new(name => 'stranger', password => 'changed-secret');
-	my ($replica) = $ha->replicas;
-
-	$liar->names($stranger, epoch => 0);
-	$node->set('lockredis.url' => $ha->url(sentinels => [ $liar, $ha->sentinels ]));
-	in_order('a liar with an old epoch');
-	$liar->names($replica, epoch => 99999);
-	foreach my $try (1 .. 20)
-	{
-		my $result = $s->query("SELECT redis_lock('lied'), redis_unlock('lied')");
-		last if is_used($node, $ha->master) && $try > 5 && !$result->error;
-		die "$result->{raw}" if $result->error && $result->sqlstate !~ /^58/;
-		pause(0.05);
-	}
-	ok(!is_used($node, $replica), 'a liar that names a replica: it is not used');
-	$liar->names(undef);
-	in_order('a liar that knows nothing');
-	ok(!grep({ $_->{name} =~ /session/ } $stranger->clients),
-		'nobody has asked the stranger for a lock');
-	$liar->stop;
-	in_order('without the liar');
+	in_order('the right URL again');
 }
 
 end_test($node, $ha);
