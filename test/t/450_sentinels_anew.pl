@@ -13,51 +13,38 @@ use LockRedis::FalseSentinel;
 use LockRedis::Test;
 use LockRedis::Topic::Failover;
 
-my @masters = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
-my ($a, $b) = @masters;
-my @sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-my $node;
+# As ANEW_LIFE of src/store/redis/discovery.c, in seconds
+my $life = 10;
 
-sub all_name { $_->names(@_) foreach @sentinels; return; }
-
-# A server that knows nothing yet of these Sentinels
+# A server with masters of its own, of which all Sentinels name the first by that number
 sub begin
 {
-	my ($name, $master, @from) = @_;
-
-	$node->stop if $node;
-	$node = LockRedis::Node->create(
+	my ($name, $epoch) = @_;
+	my ($a, $b) = map { LockRedis::Redis->new(name => "$name $_") } 'a', 'b';
+	my @sentinels = LockRedis::FalseSentinel->naming(($a => $epoch) x 3);
+	my $node = LockRedis::Node->create(
 		$name,
-		url => LockRedis::FalseSentinel::url_of(@from),
-		settings => {
-			'lockredis.connect_timeout' => '1s',
-			'lockredis.command_timeout' => '1s',
-			'lockredis.lease' => '3s'
-		});
-	wait_until_used($node, $master);
-	return $node->session;
+		url => LockRedis::FalseSentinel::url_of(@sentinels),
+		settings => { 'lockredis.connect_timeout' => '1s', 'lockredis.command_timeout' => '1s' });
+
+	wait_until_used($node, $a);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
+	return ($node, $a, $b, @sentinels);
 }
 
-# Nobody is believed in for so long.
-sub never_used
-{
-	my ($master, $seconds, $name) = @_;
-	my $until = now() + $seconds;
-	my $used = 0;
+# Set up anew long after the loss: for these the first half of that comes before all else.
+my @late = map { [ begin($_, 7) ] } 'late', 'late_stopped';
 
-	while (now() < $until && !$used)
-	{
-		$used = is_used($node, $master);
-		pause(0.2);
-	}
-	return ok(!$used, $name);
-}
+$_->[1]->stop foreach @late;
+pause(1);
+kill 'STOP', my $watchdog = $late[1][0]->watchdog_pid;
+my $lost_at = now();
 
 # Set up anew, one away: the present master is named all the same, and what comes next
 # is followed by the new numbers.
 {
-	all_name($a, epoch => 7);
-	my $s = begin('anew', $a, @sentinels);
+	my ($node, $a, $b, @sentinels) = begin('anew', 7);
+	my $s = $node->session;
 	my (@two) = @sentinels[ 0, 1 ];
 
 	$sentinels[2]->stop;
@@ -68,76 +55,56 @@ sub never_used
 	# The watchdog and all others have to connect again.
 	$a->kill_clients('');
 	wait_until_used($node, $a);
-	$s->query_is("SELECT redis_lock('k'), redis_unlock('k')",
-		'|t', 'set up anew, one away: the master is used');
+	serves($s, 'set up anew, one away: the master is used');
 
 	$_->names($b, epoch => 1) foreach @two;
 	wait_until_used($node, $b);
 
 	# Once more, and another master with it: not while the present one serves.
 	$_->names($a, epoch => 0) foreach @two;
-	never_used($a, 3, 'set up anew with another master: not while the present one serves');
+	never_used($node, $a, 3, 'set up anew with another master: not while the present one serves');
 	my $from = now();
 	$b->stop;
 	wait_until_used($node, $a);
-	cmp_ok(now() - $from, '>', 9, 'set up anew with another master: when that has been away for long');
-	$s->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'and then it is used');
-	$b->start;
+	cmp_ok(now() - $from, '>', $life - 1, 'set up anew with another master: when that has been away for long');
+	serves($s, 'and then it is used');
 }
-
-# Cut off since before the last failover: never believed, however many they are and
-# however long nobody else is there.
-{
-	@sentinels = map { LockRedis::FalseSentinel->new } 1 .. 3;
-	all_name($a, epoch => 5);
-	my $s = begin('stale', $a, @sentinels);
-
-	$sentinels[2]->names($b, epoch => 9);
-	wait_until_used($node, $b);
-	$sentinels[2]->stop;
-	$b->stop;
-	never_used($a, 14, 'two that are cut off: not believed');
-	like($s->query("SELECT redis_try_lock('k')")->sqlstate,
-		qr/^58/, 'two that are cut off: nobody is known');
-
-	# Nor after another start of the watchdog
-	$node->replace_watchdog;
-	never_used($a, 12, 'two that are cut off: nor by another watchdog');
-	$b->start;
-}
-
-$_->stop foreach @sentinels, $node;
-
-# As ANEW_LIFE of src/store/redis/discovery.c, in seconds
-my $life = 10;
 
 # How long until two Sentinels that are set up anew are believed, when the master was
 # lost before for longer than that?
-sub time_to_learn
+poll_until('the master to have been away for long', sub { now() - $lost_at > $life + 1 });
+$_->[5]->stop foreach @late;
+my %from;
+foreach (@late)
 {
-	my ($name, %how) = @_;
-	my ($a, $b) = map { LockRedis::Redis->new(name => "$name $_") } 'a', 'b';
-	my @sentinels = LockRedis::FalseSentinel->naming(($a => 7) x 3);
-	my $node = LockRedis::Node->create($name,
-		url => LockRedis::FalseSentinel::url_of(@sentinels));
-	wait_until_used($node, $a);
-	pause(2);
+	my ($node, undef, $b, @two) = @$_[ 0 .. 4 ];
 
-	my $watchdog = $node->watchdog_pid;
-	$a->stop;
-	pause(1);
-	kill 'STOP', $watchdog if $how{stopped};
-	pause($life + 1);
-	$sentinels[2]->stop;
-	my $from = now();
-	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
-	kill 'CONT', $watchdog if $how{stopped};
-	wait_until_used($node, $b);
-	return now() - $from;
+	$from{ $node->name } = now();
+	$_->names($b, epoch => 0) foreach @two;
 }
+kill 'CONT', $watchdog;
 
-cmp_ok(time_to_learn('late'), '>', $life - 1, 'set up anew long after the loss');
-cmp_ok(time_to_learn('late_stopped', stopped => 1),
-	'>', $life - 1, 'the watchdog was stopped meanwhile');
+# Meanwhile: cut off since before the last failover.  Never believed, however many they are and
+# however long nobody else is there.
+my ($stale, $former, $last, @cut_off) = begin('stale', 5);
+
+$cut_off[2]->names($last, epoch => 9);
+wait_until_used($stale, $last);
+$cut_off[2]->stop;
+$last->stop;
+foreach (@late)
+{
+	my ($node, undef, $b) = @$_;
+
+	wait_until_used($node, $b);
+	cmp_ok(now() - $from{ $node->name }, '>', $life - 1, $node->name . ': believed when they had the time to learn');
+}
+never_used($stale, $former, $life + 2, 'two that are cut off: not believed');
+like($stale->session->query("SELECT redis_try_lock('k')")->sqlstate,
+	qr/^58/, 'two that are cut off: nobody is known');
+
+# Nor after another start of the watchdog
+$stale->replace_watchdog;
+never_used($stale, $former, $life + 2, 'two that are cut off: nor by another watchdog');
 
 done_testing();

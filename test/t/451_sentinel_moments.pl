@@ -1,10 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
-# What a Sentinel says at the wrong moment: while the master is doubted, while a session
-# connects, before another one that knows better; and one that talks without an end.
-# Each interleaving is forced, by false Sentinels that say what they are told to, by a
-# proxy that holds back an answer, and by a debugger.
-# Proves G38.
+# What a Sentinel says at the wrong moment: before another one that knows better, before it
+# falls silent; and what a session does at the moment at which another node becomes the
+# master.  Each is forced, by false Sentinels that say what they are told to, by a proxy, and by
+# a debugger.  (What comes while a master is doubted, or between the answers to a COMMIT, is the
+# simulator's: its mutants failover_doubt_unseen, failover_doubt_between, failover_guard_once.)
+# Proves G7, G38.
 
 use LockRedis::Debugger;
 use LockRedis::FalseSentinel;
@@ -29,118 +30,6 @@ my $s = $node->session;
 
 wait_until_used($node, $a);
 serves($s, 'the master is used');
-
-# In the round that is judged just now the Sentinel has named the master; meanwhile
-# that says that it is none:
-#
-#   watchdog                                   session
-#   has the Sentinel's answer
-#                                              READONLY: doubts the master
-#   names the master, by that answer
-#   is connected, so does not connect
-#
-# and nobody would ever be told again that the master is one.
-{
-	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
-
-	$stop->run_to('sentinel_has_answered', 's->answer.asked_at >= since');
-	$stop->wait_for_stop;
-	$a->cmd('REPLICAOF', '127.0.0.1', 1);
-	my $failed = $s->query("SELECT redis_try_lock('doubt')");
-	$a->cmd('REPLICAOF', 'NO', 'ONE');
-	$stop->let_go;
-	like($failed->{raw}, qr/READONLY|master/, 'doubted in the middle of a round');
-	$node->wait_until_asked($s);
-	serves($s, 'doubted in the middle of a round: used again');
-	my $new = $node->session;
-	serves($new, 'doubted in the middle of a round: by a new session');
-	$new->quit;
-}
-
-# A session connects, and has its answer when another node is about to become the
-# master: it must not ask this one any more.
-{
-	my $proxy = LockRedis::Proxy->new($a);
-
-	$sentinel->names($proxy, epoch => 2);
-	wait_until_used($node, $proxy);
-	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
-	my $new = $node->session;
-
-	$new->start("SELECT redis_try_lock('connecting')");
-	$proxy->wait_for_rule($held);
-	$sentinel->names($proxy, epoch => 2, state => 'wait_promotion');
-	poll_until(
-		'the watchdog to know of the failover',
-		sub {
-			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use");
-		});
-	$proxy->let_go;
-	$new->wait->fails('58000', qr/which node is the master|make another node the master/i,
-		'connected in the middle of a failover: refused');
-	ok(!$a->cmd('EXISTS', 'connecting'), 'connected in the middle of a failover: not asked');
-	$sentinel->names($proxy, epoch => 2);
-	$node->wait_until_asked($new);
-	serves($new, 'connected in the middle of a failover: used when there was none');
-	$new->quit;
-	$sentinel->names($a, epoch => 3);
-	wait_until_used($node, $a);
-	$proxy->stop;
-}
-
-# More messages than can be read: the watchdog takes some, and sees to its leases.  It
-# is stopped before it reads, until there are a lot, and when it has done with it.
-{
-	my $unread = sub {
-		my $port = sprintf ':%04X', $sentinel->port;
-		my $sum = 0;
-
-		open my $file, '<', '/proc/net/tcp' or die $!;
-		while (<$file>)
-		{
-			my (undef, $from, $to, undef, $queues) = split;
-			my ($sent, $received) = map { hex } $queues =~ /^(\w+):(\w+)$/ or next;
-			$sum += $sent if $from =~ /$port$/;
-			$sum += $received if $to =~ /$port$/;
-		}
-		return $sum;
-	};
-
-	$sentinel->names($a, epoch => 3, chatty => 1);
-	$s->query("SET lockredis.lease = '15s'");
-	$s->query_is("SELECT redis_lock('chatty')", '', 'a lock');
-	$s->query('RESET lockredis.lease');
-	my $renewals = $node->value("SELECT renewals FROM redis_locks WHERE key = 'chatty'");
-	poll_until('messages to come', sub { $unread->() > 0 });
-	poll_until('a Sentinel talks without an end: renewed',
-		sub { $node->value("SELECT renewals FROM redis_locks WHERE key = 'chatty'") > $renewals });
-	$s->query_is("SELECT redis_is_held('chatty')", 't', 'a Sentinel talks without an end: held');
-	$s->query_is("SELECT redis_unlock('chatty')", 't', 'a Sentinel talks without an end: unlocked');
-
-	my $stop = LockRedis::Debugger->new($node->watchdog_pid);
-	$stop->run_to('sentinel_step');
-	$stop->wait_for_stop;
-	my $before = 0;
-	poll_until(
-		'it to have said all that there is room for',
-		sub {
-			my $last = $before;
-			pause(0.3);
-			$before = $unread->();
-			return $before == $last && $before > 256 * 1024;
-		});
-	kill 'STOP', $sentinel->pid;
-	$stop->run_to('renewals_step');
-	$stop->wait_for_stop;
-	pause(0.3);
-	my $left = $unread->();
-	kill 'CONT', $sentinel->pid;
-	$stop->let_go;
-	note "$before bytes, of which $left are left";
-	cmp_ok($before, '>', 256 * 1024, 'a Sentinel talks without an end: that is a lot');
-	cmp_ok($before - $left, '<', 200 * 1024, 'a Sentinel talks without an end: read by parts');
-	$sentinel->names($a, epoch => 3);
-}
 
 # Behind the last answer to a probe comes nonsense, which ends the connection of the watchdog.
 # Nobody connects to the master until that is connected again, so it does not wait for
@@ -274,6 +163,99 @@ serves($s, 'the master is used');
 	ok($right, 'connections end together: the Sentinel that knows is waited for');
 	$proxy->stop;
 	$_->stop foreach $knows, $old;
+}
+
+# From here on no time is over while a debugger attaches.
+$node->set(
+	'lockredis.url' => $sentinel->url_of,
+	'lockredis.command_timeout' => '1min',
+	'lockredis.lease' => '5min');
+my $other = $node->session;
+my $epoch = 10;
+
+sub name_another
+{
+	my ($redis) = @_;
+
+	$sentinel->names($redis, epoch => ++$epoch);
+	wait_until_used($node, $redis);
+	return;
+}
+
+# A redis_try_lock is in front of the queue and fails; who waits behind it outlives the
+# failover, and must not be failed by one that does not wait for it.
+{
+	my $proxy = LockRedis::Proxy->new($a);
+
+	name_another($proxy);
+	$node->wait_until_asked($_) foreach $s, $other;
+	my $held = $proxy->rule(match => 'queue', action => 'hold');
+	$s->start("SELECT redis_try_lock('queue')");
+	$proxy->wait_for_rule($held);
+	$other->start("SELECT redis_lock('queue')");
+	$node->wait_for_waiters('queue', 2);
+	$proxy->clear;
+	$proxy->reset_all;
+	$s->wait->fails('58030', qr/./, 'a try in front of a queue: fails');
+	is($other->wait->error, undef, 'a try in front of a queue: who waits behind it gets the lock');
+	$other->query_is("SELECT redis_unlock('queue')", 't', 'a try in front of a queue: given back');
+	$proxy->stop;
+}
+
+# A try gets a lock from a master that is none any more, gives it back at the present one,
+# and that is none any more either before the session has looked.  Nobody knows what is at
+# the next master, and the session is told why.
+{
+	name_another($a);
+	$node->wait_until_asked($_) foreach $s, $other;
+	my $stop = LockRedis::Debugger->new($s->pid);
+
+	$stop->run_to('lt_grant');
+	$s->start("SELECT redis_try_lock('twice')");
+	$stop->wait_for_stop;
+	name_another($b);
+	$stop->run_to('wait_release');
+	$stop->wait_for_stop;
+	$stop->out_of('ask_run');
+	name_another($a);
+	$stop->let_go;
+	my $error = $s->wait;
+	$error->fails('58030', qr/did not answer/, 'given back at a former master: not known');
+	like($error->{raw}, qr/DETAIL: +The node that answered is not the master any more/,
+		'given back at a former master: and why');
+	poll_until('the watchdog to give it back', sub { !$a->cmd('EXISTS', 'twice') });
+	$node->wait_until_asked($s);
+	$s->query_is("SELECT redis_try_lock('twice'), redis_unlock('twice')", 't|t', 'given back at a former master: free');
+}
+
+# A given lease at a new master that may not be asked about it yet: the question is put off, and
+# no unlock, nor the end of a transaction, takes its place.  Once the master answers, the loss is
+# told long before the lease would have ended.
+{
+	my ($untouched, $unlocks, $ends) = ($s, $other, $node->session);
+	my %of = (untouched => $untouched, unlocks => $unlocks, ends => $ends);
+
+	$untouched->query("SELECT redis_lock('untouched', '10 min')");
+	$unlocks->query("SELECT redis_lock('unlocks', '10 min') FROM generate_series(1, 2)");
+	$ends->query(
+		"SELECT redis_lock('ends', '10 min'); BEGIN; SELECT redis_xact_lock('ends', '10 min')");
+
+	# B has none of them, and does not say so.
+	$b->cmd('ACL', 'SETUSER', 'default', 'resetkeys', '~w*');
+	$node->log_since_here;
+	name_another($b);
+	poll_until('each is refused', sub { $node->logged(qr/refuses to renew/) });
+	pause(0.5);
+
+	# It says that the store was not told, too.
+	is($unlocks->value("SELECT redis_unlock('unlocks')"), 't', 'one of two is unlocked');
+	$ends->query('ROLLBACK');
+	$b->cmd('ACL', 'SETUSER', 'default', 'allkeys');
+	foreach my $key (sort keys %of)
+	{
+		poll_until("the loss of $key",
+			sub { $of{$key}->value("SELECT redis_is_held('$key')") eq 'f' });
+	}
 }
 
 $sentinel->stop;

@@ -14,33 +14,38 @@ use LockRedis::Topic::Failover;
 
 my ($a, $b, $c) = map { LockRedis::Redis->new(name => $_) } 'a', 'b', 'c';
 
-# A server that uses this master, and Sentinels that name these by these numbers
+my $node = LockRedis::Node->create(
+	'main',
+	url => 'redis-sentinel://127.0.0.1:1/svc',
+	settings => { 'lockredis.command_timeout' => '1min' });
+my (@sentinels, $before);
+
+# Sentinels that name these by these numbers, of which that master is used
 sub begin
 {
-	my ($name, $master, @named) = @_;
-	my @sentinels = LockRedis::FalseSentinel->naming(@named);
-	my $node = LockRedis::Node->create(
-		$name,
-		url => LockRedis::FalseSentinel::url_of(@sentinels),
-		settings => { 'lockredis.command_timeout' => '1min' });
+	my ($master, @named) = @_;
+	my @former = @sentinels;
 
-	wait_until_used($node, $master);
+	@sentinels = LockRedis::FalseSentinel->naming(@named);
+	follow($node, $master, @sentinels);
+	$_->stop foreach @former;
 	$node->log_since_here;
-	return ($node, @sentinels);
+	$before = failovers();
+	return;
 }
 
-sub finish { $_->stop foreach @_; return; }
+sub failovers { return $node->lock_stat('failovers'); }
 
 sub wait_until_numbered_anew
 {
-	my ($node) = @_;
+	my ($by) = @_;
 
-	return poll_until('numbers to begin anew', sub { $node->logged(qr/number their failovers anew/) });
+	return poll_until('numbers to begin anew', sub { $by->logged(qr/number their failovers anew/) });
 }
 
 # All configured ones have a lower number, which most of them have never passed.
 {
-	my ($node, @sentinels) = begin('all', $b, $a => 5, $a => 5, $b => 9);
+	begin($b, $a => 5, $a => 5, $b => 9);
 
 	$sentinels[2]->names($a, epoch => 5);
 	wait_until_used($node, $a);
@@ -48,7 +53,6 @@ sub wait_until_numbered_anew
 	$sentinels[1]->names($b, epoch => 6);
 	wait_until_used($node, $b);
 	serves($node, 'and what one of them tells next');
-	finish($node, @sentinels);
 }
 
 # The third one was cut off when a was the master, by failover 5.  The others are at 9,
@@ -60,9 +64,8 @@ sub wait_until_numbered_anew
 #
 # which is a later one than 0, and an earlier one than 9.
 {
-	my ($node, @sentinels) = begin('cut_off', $b, $b => 9, $b => 9, $a => 5);
+	begin($b, $b => 9, $b => 9, $a => 5);
 	my @two = @sentinels[ 0, 1 ];
-	my $before = $node->lock_stat('failovers');
 
 	$_->names($b, epoch => 0) foreach @two;
 	wait_until_numbered_anew($node);
@@ -71,7 +74,7 @@ sub wait_until_numbered_anew
 	$two[0]->names($c, epoch => 1);
 	wait_until_used($node, $c);
 	serves($node, 'one is cut off: the next failover of the others is followed');
-	is($node->lock_stat('failovers') - $before, 1, 'one is cut off: it is not believed');
+	is(failovers() - $before, 1, 'one is cut off: it is not believed');
 
 	# Another watchdog knows it as well.
 	$two[1]->names($c, epoch => 1);
@@ -79,7 +82,7 @@ sub wait_until_numbered_anew
 	wait_until_used($node, $c);
 	$two[0]->names($b, epoch => 2);
 	wait_until_used($node, $b);
-	is($node->lock_stat('failovers') - $before, 2, 'one is cut off: nor by another watchdog');
+	is(failovers() - $before, 2, 'one is cut off: nor by another watchdog');
 
 	# It meets the others: either they learn from it, or it from them.
 	$two[1]->names($a, epoch => 5);
@@ -88,70 +91,71 @@ sub wait_until_numbered_anew
 	$sentinels[2]->names($c, epoch => 6);
 	wait_until_used($node, $c);
 	serves($node, 'and it counts as they do from then on');
-
-	finish($node, @sentinels);
 }
 
 # One that has a later number than all that were known when the others began anew
 {
-	my ($node, @sentinels) = begin('later', $b, $b => 9, $b => 9, $a => 5);
+	begin($b, $b => 9, $b => 9, $a => 5);
 
 	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	wait_until_numbered_anew($node);
 	$sentinels[2]->names($a, epoch => 10);
 	wait_until_used($node, $a);
 	serves($node, 'one tells a later failover than was known before: followed');
-	finish($node, @sentinels);
 }
 
 # The third one was away when the others were set up anew, and was itself.
-sub begin_without_the_third
+sub third_is_away
 {
-	my ($name) = @_;
-	my ($node, @sentinels) = begin($name, $b, ($b => 9) x 3);
+	my ($by, @of) = @_;
 
-	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
-	$sentinels[2]->names(undef);
-	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
-	wait_until_numbered_anew($node);
-	return ($node, @sentinels);
+	$of[2]->names(undef);
+	$_->names($b, epoch => 0) foreach @of[ 0, 1 ];
+	return wait_until_numbered_anew($by);
 }
 
 # Nobody else can be heard from then on.  It names the first master of all, and then
 # learns of the next failover.
 {
-	my ($node, @sentinels) = begin_without_the_third('alone');
-	my $before = $node->lock_stat('failovers');
-
+	begin($b, ($b => 9) x 3);
+	third_is_away($node, @sentinels);
+	$before = failovers();
 	$_->names(undef) foreach @sentinels[ 0, 1 ];
 	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	$sentinels[2]->names($a, epoch => 0);
 	LockRedis::FalseSentinel::wait_until_heard($sentinels[2]);
-	is($node->lock_stat('failovers') - $before, 0, 'the third names another one by the same number');
+	is(failovers() - $before, 0, 'the third names another one by the same number');
 	$sentinels[2]->names($c, epoch => 1);
 	wait_until_used($node, $c);
 	serves($node, 'the third is the only one that tells of a failover: followed');
-	finish($node, @sentinels);
 }
 
 # It names b, and is cut off.  The others make c the master; when that is away the second is
 # as well, and the first is set up anew and names b: that is one of three.
 #
-#   learned   it named b when that was the master
-#   late      it was heard only later
+#   main   the third named b when that was the master
+#   late   it was heard only later
 {
-	my ($learned, @learned) = begin_without_the_third('learned');
-	my ($late, @late) = begin_without_the_third('late');
+	my @late = LockRedis::FalseSentinel->naming(($b => 9) x 3);
+	my $late = LockRedis::Node->create(
+		'late',
+		url => LockRedis::FalseSentinel::url_of(@late),
+		settings => { 'lockredis.command_timeout' => '1min' });
 
-	$learned[2]->names($b, epoch => 0);
-	LockRedis::FalseSentinel::wait_until_heard($learned[2]);
-	$_->names($c, epoch => 1) foreach @learned[ 0, 1 ], @late[ 0, 1 ];
-	wait_until_used($_, $c) foreach $learned, $late;
+	wait_until_used($late, $b);
+	LockRedis::FalseSentinel::wait_until_heard(@late);
+	begin($b, ($b => 9) x 3);
+	third_is_away($node, @sentinels);
+	third_is_away($late, @late);
+	$sentinels[2]->names($b, epoch => 0);
+	LockRedis::FalseSentinel::wait_until_heard($sentinels[2]);
+	$_->names($c, epoch => 1) foreach @sentinels[ 0, 1 ], @late[ 0, 1 ];
+	wait_until_used($_, $c) foreach $node, $late;
 	$late[2]->names($b, epoch => 0);
-	LockRedis::FalseSentinel::wait_until_heard(@learned, @late);
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels, @late);
 
-	$_->names(undef) foreach $learned[1], $late[1];
-	$_->names($b, epoch => 0) foreach $learned[0], $late[0];
+	$_->names(undef) foreach $sentinels[1], $late[1];
+	$_->names($b, epoch => 0) foreach $sentinels[0], $late[0];
 	$c->kill9;
 
 	# As ANEW_LIFE of src/store/redis/discovery.c, and some more
@@ -159,12 +163,12 @@ sub begin_without_the_third
 	my %used;
 	while (now() < $until)
 	{
-		$used{ $_->name } ||= is_used($_, $b) foreach $learned, $late;
+		$used{ $_->name } ||= is_used($_, $b) foreach $node, $late;
 		pause(0.2);
 	}
 	ok(!$used{$_}, "$_: a former master is not believed for who was set up anew long ago")
-	  foreach qw(learned late);
-	finish(@learned, @late, $learned, $late);
+	  foreach qw(main late);
+	$_->stop foreach @late, $late;
 	$c->start;
 }
 
@@ -175,20 +179,17 @@ sub begin_with_a_lie
 	my ($name) = @_;
 
 	$a->cmd('REPLICAOF', '127.0.0.1', $b->port);
-	my ($node, @sentinels) = begin($name, $b, ($b => 4) x 3);
-	my $before = $node->lock_stat('failovers');
-
-	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
+	begin($b, ($b => 4) x 3);
 	$sentinels[2]->names($a, epoch => 9);
-	poll_until('the liar to be passed over', sub { $node->lock_stat('failovers') - $before == 2 });
+	poll_until('the liar to be passed over', sub { failovers() - $before == 2 });
 	wait_until_used($node, $b);
 	ok(!$node->logged(qr/number their failovers anew/), "$name: nobody numbers anew for a liar");
-	return ($node, @sentinels);
+	return;
 }
 
 # Later most name it by that number, and then only one of them can be heard.
 {
-	my ($node, @sentinels) = begin_with_a_lie('most');
+	begin_with_a_lie('most');
 
 	$sentinels[2]->names(undef);
 	LockRedis::FalseSentinel::wait_until_heard($sentinels[2]);
@@ -203,12 +204,11 @@ sub begin_with_a_lie
 	$a->start;
 	wait_until_used($node, $a);
 	serves($node, 'nor when only one of them can be heard');
-	finish($node, @sentinels);
 }
 
 # The others are set up anew, and reach that number again.
 {
-	my ($node, @sentinels) = begin_with_a_lie('anew');
+	begin_with_a_lie('anew');
 
 	$_->names($b, epoch => 0) foreach @sentinels[ 0, 1 ];
 	wait_until_numbered_anew($node);
@@ -218,17 +218,15 @@ sub begin_with_a_lie
 	$sentinels[0]->names($a, epoch => 9);
 	wait_until_used($node, $a);
 	serves($node, 'a number of the new count is no lie of the old one');
-	finish($node, @sentinels);
 }
 
 # It goes on to name that node, which is made a master.
 {
-	my ($node, @sentinels) = begin_with_a_lie('says_so');
+	begin_with_a_lie('says_so');
 
 	$a->cmd('REPLICAOF', 'NO', 'ONE');
 	wait_until_used($node, $a);
 	serves($node, 'who was passed over is believed when it says itself that it is a master');
-	finish($node, @sentinels);
 }
 
 done_testing();

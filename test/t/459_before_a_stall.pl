@@ -24,21 +24,18 @@ my $trust = 5.5;
 
 my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
 
-sub begin
-{
-	my ($name, $sentinel) = @_;
-
-	return LockRedis::Node->create($name, url => LockRedis::FalseSentinel::url_of($sentinel),
-		settings => { 'lockredis.connect_timeout' => '1min', 'lockredis.command_timeout' => '5s' });
-}
+my $node = LockRedis::Node->create(
+	'main',
+	url => 'redis-sentinel://127.0.0.1:1/svc',
+	settings => { 'lockredis.connect_timeout' => '1min', 'lockredis.command_timeout' => '5s' });
 
 sub is_refused
 {
-	my ($node, $redis, $name) = @_;
+	my ($name) = @_;
 	my $session = $node->session;
 
 	$session->query_fails("SELECT redis_try_lock('k')", '58000', qr/lock store/, "$name: nobody is asked");
-	ok(!$redis->cmd('EXISTS', 'k'), "$name: the former master has nothing");
+	ok(!$a->cmd('EXISTS', 'k'), "$name: the former master has nothing");
 	$session->quit;
 	return;
 }
@@ -56,16 +53,15 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 {
 	my $sentinel = LockRedis::FalseSentinel->new;
 	my $proxy = LockRedis::Proxy->new($a);
-	my ($node, $watchdog, $stop);
+	my $stop;
 
 	$sentinel->names($proxy, epoch => 1);
-	$node = begin("naming_$how", $sentinel);
-	wait_until_used($node, $proxy);
+	follow($node, $proxy, $sentinel);
 	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
 	$proxy->reset_all;
 	$proxy->wait_for_rule($held);
 
-	$watchdog = $node->watchdog_pid;
+	my $watchdog = $node->watchdog_pid;
 	if ($how eq 'stopped')
 	{
 		kill 'STOP', $watchdog;
@@ -86,16 +82,14 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 	poll_until(
 		'the watchdog to have the answer',
 		sub { is_used($node, $proxy) || $proxy->stats->{open} == 0 });
-	is_refused($node, $a, "named long ago, $how");
+	is_refused("named long ago, $how");
 
 	kill 'CONT', $sentinel->pid;
 	$sentinel->names($b, epoch => 2);
 	wait_until_used($node, $b);
-	$node->session->query_is("SELECT redis_lock('k'), redis_unlock('k')",
-		'|t', "named long ago, $how: the new master is used");
+	serves($node, "named long ago, $how: the new master is used");
 	$sentinel->stop;
 	$proxy->stop;
-	$node->stop;
 }
 
 # An answer that names another one is read after the stop, and was asked for before.  Who
@@ -103,10 +97,9 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 {
 	my $sentinel = LockRedis::FalseSentinel->new;
 	my $proxy = LockRedis::Proxy->new($sentinel);
-	my $node;
 
 	$sentinel->names($a, epoch => 1);
-	$node = begin('asked', $proxy);
+	$node->set('lockredis.url' => 'redis-sentinel://' . $proxy->address . '/svc');
 	wait_until_used($node, $a);
 	my $held = $proxy->rule(on => 'reply', match => 'GET-MASTER-ADDR-BY-NAME', action => 'hold');
 	$sentinel->names($b, epoch => 2);
@@ -126,7 +119,6 @@ foreach my $how ('stopped', 'renewals_step', 'running')
 	$session->quit;
 	$sentinel->stop;
 	$proxy->stop;
-	$node->stop;
 }
 
 #   watchdog                              a
@@ -142,9 +134,7 @@ foreach my $where ('redis_follow_step', 'sentinel_step')
 	my $sentinel = LockRedis::FalseSentinel->new;
 
 	$sentinel->names($a, epoch => 1);
-	my $node = begin("connected_$where", $sentinel);
-	wait_until_used($node, $a);
-
+	follow($node, $a, $sentinel);
 	$node->log_since_here;
 	$sentinel->stop;
 	poll_until('the Sentinel to be down', sub { $node->logged(qr/the Sentinel at .* is down/) });
@@ -156,9 +146,8 @@ foreach my $where ('redis_follow_step', 'sentinel_step')
 	pause($trust);
 	$stop->run_to('renewals_step');
 	$stop->wait_for_stop;
-	is_refused($node, $a, "connected before it was stopped in $where");
+	is_refused("connected before it was stopped in $where");
 	$stop->let_go;
-	$node->stop;
 }
 
 done_testing();

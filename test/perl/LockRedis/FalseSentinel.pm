@@ -12,7 +12,6 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
   $liar->names($redis, epoch => 99);     # as master of any service
   $liar->names($redis, flags => 'master,s_down');
   $liar->names($redis, state => 'wait_promotion');    # of a failover
-  $liar->names($redis, chatty => 1);     # messages without an end to who listens
   $liar->names(undef);                   # knows no service
   LockRedis::FalseSentinel->naming($a => 5, $a => 5, $b => 9);    # three, by these epochs
   LockRedis::FalseSentinel::wait_until_heard($liar, ...)     # by one watchdog
@@ -22,8 +21,7 @@ LockRedis::FalseSentinel - a server that says what a Sentinel would, and lies
 =head1 DESCRIPTION
 
 A LockRedis::FakeNode that knows HELLO, PING, INFO, SENTINEL MASTER, SENTINEL
-GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing, unless it is chatty; its
-connections are closed when what it says changes.  What it names is anything with a
+GET-MASTER-ADDR-BY-NAME and SUBSCRIBE.  It publishes nothing; its connections are closed when what it says changes.  What it names is anything with a
 host, a port, or only the latter (a LockRedis::Proxy).  Each has a run id of its own.
 
 =cut
@@ -107,16 +105,10 @@ sub _confirmation
 	return "*3\r\n" . _bulk('subscribe') . _bulk($channel) . ":$count\r\n";
 }
 
-# What the flood is made of is the end of the answer.
-my $chatter = join '', ("*3\r\n" . _bulk('message') . _bulk('+switch-master') . _bulk('else')) x 1000;
-
 sub _answer
 {
 	my ($now, @words) = @_;
 	my $command = uc shift @words;
-
-	$now->{then} = $now->{chatty} && $command eq 'SUBSCRIBE' ? 'flood' : '';
-	$now->{flood} = $chatter;
 
 	return "+PONG\r\n" if $command eq 'PING';
 

@@ -8,10 +8,12 @@ LockRedis::Topic::Failover - a server that follows a master from node to node
 
 =head1 DESCRIPTION
 
-What the tests of 40x have in common.
+What the tests of 40x and 45x have in common.
 
   wait_until_used($node, $redis);      # the server takes its locks there
   is_used($node, $redis);
+  never_used($node, $redis, $seconds, $name);
+  follow($node, $redis, @sentinels);   # these (LockRedis::FalseSentinel) from now on, which name it
   replicated($ha);                     # all replicas have what was done so far
   my $new = replace_master($node, $ha, @frozen);   # it is killed, these are awake again
   bring_back($node, $ha, $old);
@@ -27,9 +29,10 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use LockRedis::FalseSentinel;
 use LockRedis::Test qw(:DEFAULT quoted);
 
-our @EXPORT = qw(wait_until_used is_used replicated replace_master bring_back serves ours_at);
+our @EXPORT = qw(wait_until_used is_used never_used follow replicated replace_master bring_back serves ours_at);
 
 # By the view: in use, and up.  Its host may be shown as a name.
 sub is_used
@@ -48,6 +51,30 @@ sub wait_until_used
 	return poll_until(
 		$node->name . ' to use ' . $redis->address,
 		sub { is_used($node, $redis) }, 60);
+}
+
+sub never_used
+{
+	my ($node, $redis, $seconds, $name) = @_;
+	my $until = now() + $seconds;
+	my $used = 0;
+
+	while (now() < $until && !$used)
+	{
+		$used = is_used($node, $redis);
+		pause(0.2);
+	}
+	return ok(!$used, $name);
+}
+
+# What is known of other Sentinels is forgotten.
+sub follow
+{
+	my ($node, $redis, @sentinels) = @_;
+
+	$node->set('lockredis.url' => LockRedis::FalseSentinel::url_of(@sentinels));
+	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
+	return wait_until_used($node, $redis);
 }
 
 sub replicated
