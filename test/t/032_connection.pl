@@ -42,10 +42,7 @@ my @malformed = (
 	[ "redis://h\xc3\xa9", qr/not ASCII .* at position 10\./ ],
 
 	[ 'localhost', qr/Missing scheme .* at position 1\./ ],
-	[ 'redis:/localhost', qr/Missing scheme .* at position 1\./ ],
 	[ 'http://localhost', qr/Unknown scheme .* at position 1\./ ],
-	[ 'redis ://localhost', qr/Missing scheme .* at position 1\./ ],
-	[ 'u:p@redis://h', qr/Unknown scheme .* at position 1\./ ],
 
 	[ 'redis://', qr/Empty host at position 9\./ ],
 	[ 'redis://u@', qr/Empty host at position 11\./ ],
@@ -56,12 +53,11 @@ my @malformed = (
 		qr/Host too long \(255 characters at most\) at position 9\./
 	],
 	[ 'redis://1.2.3', qr/Invalid IPv4 address at position 9\./ ],
-	[ 'redis://256.1.1.1', qr/Invalid IPv4 address at position 9\./ ],
+	[ 'redis://007', qr/Invalid IPv4 address at position 9\./ ],
 	[ 'redis://::1', qr/Several colons .* at position 9\./ ],
 	[ 'redis://[::1', qr/Missing closing bracket .* at position 9\./ ],
 	[ 'redis://[]', qr/Empty host at position 9\./ ],
 	[ 'redis://[::g]', qr/Invalid IPv6 address at position 10\./ ],
-	[ 'redis://[' . '1:' x 40 . ']', qr/Invalid IPv6 address at position/ ],
 	[ 'redis://[::1]x', qr/Only a port may follow .* at position 14\./ ],
 
 	[ 'redis://h:', qr/Invalid port .* at position 11\./ ],
@@ -103,19 +99,16 @@ my @malformed = (
 	# The other forms are judged as strictly.
 	[ 'redis-sentinel://h', qr/Missing service name at position 19\./ ],
 	[ 'redis-sentinel://h/a*', qr/Invalid character in service .* 21\./ ],
-	[ 'redis-sentinel://h/a/x', qr/Invalid database number .* 22\./ ],
 	[ 'redis-sentinel://h,,i/a', qr/Empty host at position 20\./ ],
 	[ 'redis-sentinel://a,b,c,d,e,f,g,h,i/s', qr/Too many Sentinels .* at position 34\./ ],
 	[ 'redis-sentinel://h/' . 'x' x 128, qr/Service name too long .* at position 20\./ ],
 	[ 'rediss-sentinel://h:0/s', qr/Invalid port .* at position 21\./ ],
 	[ 'redis-cluster://h,', qr/Empty host at position 19\./ ],
-	[ 'redis-cluster://h:1,i:0', qr/Invalid port .* at position 23\./ ],
 	[ 'redis-cluster://' . join(',', ('h') x 17), qr/Too many nodes .* at position 49\./ ],
 	[ 'redis-cluster://h/1', qr/no database numbers.* at position 19\./ ],
 
 	# Independent masters: 3 to 9, each of which could stand alone
 	[ 'redis://a redis://b:0', qr/Invalid port .* at position 21\./ ],
-	[ 'redis://a rediss://', qr/Empty host at position 20\./ ],
 	[ 'redis://a redis://b', qr/Too few URLs .*3 to 9 .* at position 11\./ ],
 	[ join(' ', map { "redis://h$_" } 0 .. 9), qr/Too many URLs .* at position 100\./ ],
 	[ 'redis://a redis://b redis://a', qr/The same server twice: again at position 21\./ ],
@@ -129,17 +122,13 @@ my @valid = (
 	'redis://h', 'redis://h/', 'redis://h:1', 'redis://h:65535/0', 'REDIS://h',
 	'Redis://h.example.org./2147483647', 'redis://under_score-1', 'redis://1.2.3.4:5',
 	'redis://[::1]', 'redis://[::ffff:1.2.3.4]:1/2', 'redis://user@h',
-	'redis://u%40s%2Fer@h:1/2', 'redis://007', 'unix:///x', 'UNIX:///x/y.sock?db=0',
+	'redis://u%40s%2Fer@h:1/2', 'unix:///x', 'UNIX:///x/y.sock?db=0',
 	'rediss://h', 'rediss://u@h:1/0', 'REDISS://[::1]', 'unix:///a%20b?db=15', 'unix:///' . 'x' x 106,
 	'redis-sentinel://h/s', 'rediss-sentinel://h/s',
 	'redis-sentinel://u@h:1,[::1]:2,1.2.3.4/my-master.1/3',
 	'redis-sentinel://a,b,c,d,e,f,g,h/' . 'x' x 127,
 	'redis://a redis://b:1/2 unix:///c?db=1', join(' ', map { "rediss://h:$_" } 1 .. 9),
 	'redis://' . 'u' x 255 . '@h');
-
-# 007 has digits only, and is no address.
-@valid = grep { $_ ne 'redis://007' } @valid;
-push @malformed, [ 'redis://007', qr/Invalid IPv4 address at position 9\./ ];
 
 sub alter
 {
@@ -178,23 +167,16 @@ $two->value("SELECT redis_is_locked('k')");
 my @before = map { "$_->{name} $_->{id}" } our_clients($redis);
 
 # Malformed: said in the log, and nothing else happens.
-foreach my $case (
-	[ 'redis://h:0', qr/Invalid port .* at position 11\./ ],
-	[ 'redis://a redis://b', qr/Too few URLs .* at position 11\./ ])
-{
-	my ($url, $detail) = @$case;
-	$node->log_since_here;
-	$node->append_conf('postgresql.conf', "lockredis.url = '$url'");
-	$node->reload;
-	poll_until('the complaint in the log',
-		sub { $node->logged(qr/contains errors/) });
-	like(
-		$node->log_text,
-		qr/LOG:  invalid value for parameter "lockredis\.url".*\n.*DETAIL:  .*$detail/,
-		"reload with $url is refused in the log");
-	is($one->value('SHOW lockredis.url'), $redis->url, 'the old one is kept');
-	$one->query_is("SELECT redis_extend('one', '1min')", 't', 'and works');
-}
+$node->log_since_here;
+$node->append_conf('postgresql.conf', "lockredis.url = 'redis://a redis://b'");
+$node->reload;
+poll_until('the complaint in the log', sub { $node->logged(qr/contains errors/) });
+like(
+	$node->log_text,
+	qr/LOG:  invalid value for parameter "lockredis\.url".*\n.*DETAIL:  .*Too few URLs .* at position 11\./,
+	'reload with a malformed URL is refused in the log');
+is($one->value('SHOW lockredis.url'), $redis->url, 'the old one is kept');
+$one->query_is("SELECT redis_extend('one', '1min')", 't', 'and works');
 is_deeply([ map { "$_->{name} $_->{id}" } our_clients($redis) ],
 	\@before, 'over the same connections');
 
@@ -334,7 +316,6 @@ sub found_in
 my $socket = $redis->socket_path;
 foreach my $case (
 	[ "redis://127.0.0.1:$port/3", 3 ],
-	[ "redis://127.0.0.1:$port/0", 0 ],
 	[ "redis://127.0.0.1:$port/", 0 ],
 	[ "unix://$socket", 0 ],
 	[ "unix://$socket?db=7", 7 ],
