@@ -1,21 +1,17 @@
 # Copyright (c) 2026, lockredis contributors
 
-# The watchdog as a process: it is seen, stands in nobody's way, may be
-# terminated, killed, stopped or missing, takes up changed settings, and does
-# next to nothing when nothing is to be done.
+# The watchdog as a process: it is seen, stands in nobody's way, may be terminated, killed or
+# missing, takes up changed settings, and does next to nothing when nothing is to be done.
+# (011_lease stops it.  What nobody answered for it gives back until it can no longer run, and then
+# no more: that is the simulator's, its mutants late_create, sent_not_repeated and look_9_for_ever.)
 # Proves G3, G29.
 
 use LockRedis::Test;
 
 my ($node, $redis) = servers(settings => { 'lockredis.command_timeout' => '2s' });
 
-# Servers with a Redis of their own, so that its commands can be counted.
+# A server with a Redis of its own, so that its commands can be counted.
 my $redis2 = LockRedis::Redis->new(name => 'redis2');
-my $proxy = LockRedis::Proxy->new($redis2);
-my $orphans = LockRedis::Node->create(
-	'orphans',
-	url => $proxy->url,
-	settings => { 'lockredis.command_timeout' => '3s' });
 my $alone = LockRedis::Node->create(
 	'alone',
 	redis => $redis2,
@@ -45,7 +41,6 @@ sub wait_for_new_watchdog
 }
 
 $node->wait_for_up;
-$orphans->wait_for_up;
 
 #
 # It is seen, and it is connected to no database.
@@ -109,15 +104,20 @@ my $count = wakeups($watchdog) - $before;
 note sprintf 'idle: %d wake-ups in %.1f s', $count, now() - $since;
 cmp_ok($count, '<=', 5 + now() - $since, 'idle: next to no wake-ups');
 
-# A lock that is taken and given back does not wake it.
-$before = wakeups($watchdog);
-$one->query(
-	q{DO $$ BEGIN FOR i IN 1..2000 LOOP
-		PERFORM redis_lock('pair'); PERFORM redis_unlock('pair');
-	END LOOP; END $$});
-$count = wakeups($watchdog) - $before;
-note "2,000 pairs: $count wake-ups";
-cmp_ok($count, '<=', 40, 'locking and unlocking does not wake it');
+# A lock that is taken and given back does not wake it, nor does a try that finds the lock with a
+# foreign holder: nobody waits.
+$redis->foreign_lock('busy');
+my $subscribes = $redis->calls('subscribe');
+foreach my $call ("redis_lock('pair'); PERFORM redis_unlock('pair')", "redis_try_lock('busy')")
+{
+	$before = wakeups($watchdog);
+	$one->query("DO \$\$ BEGIN FOR i IN 1..2000 LOOP PERFORM $call; END LOOP; END \$\$");
+	$count = wakeups($watchdog) - $before;
+	note "2,000 times $call: $count wake-ups";
+	cmp_ok($count, '<=', 40, "$call does not wake it");
+}
+is($redis->calls('subscribe'), $subscribes, 'nor makes it listen');
+$redis->cmd('DEL', 'busy');
 
 # Two sessions that wait for each other do not either, each time.  The one that has the lock sleeps,
 # so that the other one runs and has to wait, whatever else the machine does.
@@ -134,21 +134,6 @@ note "$waits waits: $count wake-ups";
 cmp_ok($waits, '>=', 200, 'they wait for each other');
 cmp_ok($count, '<=', 40 + 3 * (now() - $since),
 	'waiting does not wake it each time');
-
-# Neither does a try that finds the lock with a foreign holder: nobody waits.
-$redis->foreign_lock('busy');
-$before = wakeups($watchdog);
-my $subscribes = $redis->calls('subscribe');
-is( $one->value(
-		q{SELECT count(*) FROM generate_series(1, 2000) i
-		   WHERE redis_try_lock('busy')}),
-	0,
-	'2,000 tries in vain');
-$count = wakeups($watchdog) - $before;
-note "2,000 tries: $count wake-ups";
-cmp_ok($count, '<=', 40, 'a try in vain does not wake it');
-is($redis->calls('subscribe'), $subscribes, 'nor makes it listen');
-$redis->cmd('DEL', 'busy');
 
 # 100 locks that were taken one after another are renewed together.  They are
 # renewed every 10 seconds; what lies between is used for other tests.
@@ -185,37 +170,8 @@ $redis2->cmd('DEL', 'polled');
 is($waiter->wait(20)->error, undef, 'no slot: a waiter polls');
 $_->quit foreach $lonely, $waiter;
 
-#
-# An orphan is given back again and again until its create can no longer run,
-# and then no more.  Its session is cancelled while the proxy holds the create,
-# which is delivered at once, within its time.
-#
-my $cancelled = $orphans->session;
-$cancelled->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
-	't|t', 'orphan: through the proxy');
-my $monitor = $redis2->monitor;
-my $rule = $proxy->rule(match => 'orphan', action => 'hold');
-$cancelled->start("SELECT redis_lock('orphan')");
-$proxy->wait_for_rule($rule);
-$cancelled->cancel;
-$cancelled->wait->fails('57014', qr/cancel/, 'orphan: cancelled');
-$proxy->release;
-poll_until('the orphan to be given back', sub { $orphans->count_locks == 0 });
-my $repeats = grep { /orphan/ } $monitor->stop;
-note "orphan: $repeats commands";
-cmp_ok($repeats, '>=', 3,
-	'orphan: given back until its create can no longer run');
-cmp_ok($repeats, '<=', 40, 'orphan: not much more often than it has to be');
-is($redis2->cmd('EXISTS', 'orphan'), 0, 'orphan: gone from Redis');
-$monitor = $redis2->monitor;
-pause(2);
-my @after = $monitor->stop;
-cmp_ok(scalar @after, '<=', 4, 'orphan: then nothing more is sent')
-  || diag join "\n", @after;
-$cancelled->quit;
-nothing_left([ $alone, $orphans ], $redis2, name => 'nothing is left there');
+nothing_left($alone, $redis2, name => 'nothing is left there');
 $alone->stop;
-$orphans->stop;
 $redis2->stop;
 
 # Back to the 100 locks.
@@ -261,7 +217,6 @@ $_->quit foreach $holder, $one, $two;
 $node->set('lockredis.command_timeout' => '120s');
 kill 'TERM', $watchdog;
 $watchdog = wait_for_new_watchdog($watchdog);
-pass('terminated: ends at once when the lock table is empty');
 $node->wait_for_up;
 
 #
@@ -285,17 +240,6 @@ $redis->thaw;
 $node->wait_for_up;
 $one->quit;
 $node->set('lockredis.command_timeout' => '2s');
-
-#
-# Stopped (SIGSTOP): uncontended locks need no watchdog.  (014_lease_end has waiters.)
-#
-$one = $node->session;
-kill 'STOP', $watchdog;
-$one->query_is("SELECT redis_try_lock('free'), redis_unlock('free')",
-	't|t', 'stopped: an uncontended lock');
-kill 'CONT', $watchdog;
-$one->quit;
-nothing_left($node, $redis, name => 'nothing is left after the stop');
 
 #
 # Gone for longer than a second while a session waits for a foreign holder: the
@@ -333,6 +277,7 @@ poll_until('the end of the session', sub { $one->is_gone });
 $watchdog = wait_for_new_watchdog($watchdog);
 $node->wait_for_up;
 is($node->count_locks, 0, 'killed: the lock table is empty');
+is($node->lock_stat('acquires, releases'), '0|0', 'killed: so are the counters');
 $two = $node->session;
 $two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')",
 	't|t', 'killed: locks work');

@@ -3,11 +3,12 @@
 # Limits and figures: a full lock table refuses before anything is sent, and every
 # row of redis_locks counts; 200 sessions get their turn; 1,000 locks and more
 # in one session; the counters are right; memory a slot.
+# (That what nobody answered for has one slot is the simulator's: its mutant orphan_rows.)
 # Proves G30, G36.
 
 use LockRedis::Test qw(:DEFAULT counting_script);
 
-# Seconds for 80,000 locks: 200 and more than 600 where 35 processes wanted two processors
+# Seconds for 40,000 locks: 100 and more than 300 where 35 processes wanted two processors
 use constant PATIENT => 1_800;
 
 my $max_locks = 12;
@@ -115,23 +116,6 @@ $two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one 
 $one->query('SELECT redis_unlock_all()');
 poll_until('the slots of all lost ones', sub { $small->count_locks == 0 });
 
-#
-# Orphans, until the watchdog has given them back (it is stopped meanwhile).
-#
-my $watchdog = $small->watchdog_pid;
-kill 'STOP', $watchdog;
-take($one, 1, $max_locks - 1);
-my $rule = $proxy->rule(match => 'orphan', action => 'hold');
-$two->start("SELECT redis_lock('orphan', '1h')");
-$proxy->wait_for_rule($rule);
-$two->cancel;
-$two->wait->fails('57014', qr/cancel/, 'cancelled while it asks');
-is($small->count_locks('pid IS NULL AND NOT granted'), 1, 'an orphan');
-is_full($one, 'full by an orphan');
-$proxy->release;
-kill 'CONT', $watchdog;
-poll_until('the orphan to be given back', sub { $small->count_locks('pid IS NULL') == 0 });
-take($two, $max_locks, $max_locks);
 $_->quit foreach $one, $two;
 nothing_left($small, $redis, name => 'nothing is left of full tables');
 
@@ -164,16 +148,16 @@ sub count_is
 	return is_deeply($stats->(), \%expected, "counters: $name");
 }
 
-$one->query("SELECT redis_lock('c', '1h')") foreach 1 .. 3;
-count_is('taken three times', acquires => 1, reentries => 2);
-$two->query("SELECT redis_try_lock('c')") foreach 1 .. 2;
-count_is('busy', busy => 2);
-$two->query("SELECT redis_try_lock('c', '1s')");
-count_is('waited in vain', waits => 1, timeouts => 1);
-$two->query(
-	"SET lock_timeout = '1s'; SELECT redis_lock('c', '1h'); RESET lock_timeout"
-);
-count_is('lock_timeout', waits => 1, timeouts => 1);
+foreach my $step (
+	[ $one, q{redis_lock('c', '1h') FROM generate_series(1, 3)}, acquires => 1, reentries => 2 ],
+	[ $two, q{redis_try_lock('c') FROM generate_series(1, 2)}, busy => 2 ],
+	[ $two, q{redis_try_lock('c', '1s')}, waits => 1, timeouts => 1 ])
+{
+	my ($session, $call, %more) = @$step;
+
+	$session->query("SELECT $call");
+	count_is($call, %more);
+}
 $two->start("SELECT redis_lock('c', '1h')");
 $small->wait_for_waiters('c', 1);
 poll_until('the wait', sub { $stats->()->{waits} > $expected{waits} });
@@ -196,15 +180,6 @@ if ($seen->{orphans} > $expected{orphans})
 }
 count_is('in a transaction', acquires => 1, releases => 1);
 
-$one->query("SELECT redis_lock('c', '5s')");
-poll_until('the loss', sub { $stats->()->{losses} > 0 });
-poll_until('it to be given back', sub { !$redis->cmd('EXISTS', 'c') });
-$one->query("SELECT redis_unlock('c')");
-poll_until('no row', sub { $small->count_locks == 0 });
-$seen = $stats->();
-$expected{orphans} = $seen->{orphans};    # whether anything was left to do then
-count_is('lost', acquires => 1, losses => 1);
-
 $one->query("SELECT redis_lock('c', '1h')");
 $redis->cmd('DEL', 'c');
 $one->query("SELECT redis_unlock('c')");
@@ -213,10 +188,10 @@ $one->query("BEGIN; SELECT redis_xact_lock('c', '5s'), pg_sleep(5.1); COMMIT")
   ->fails('40001', qr/lost/, 'a commit is refused');
 poll_until('no row', sub { $small->count_locks == 0 });
 $seen = $stats->();
-$expected{orphans} = $seen->{orphans};
+$expected{orphans} = $seen->{orphans};    # whether anything was left to do then
 count_is('a commit is refused', acquires => 1, losses => 1, commits_refused => 1);
 
-$rule = $proxy->rule(match => 'orphan', action => 'hold');
+my $rule = $proxy->rule(match => 'orphan', action => 'hold');
 $one->start("SELECT redis_lock('orphan', '1h')");
 $proxy->wait_for_rule($rule);
 $one->cancel;
@@ -269,7 +244,7 @@ $small->stop;
 $large->value('CREATE TABLE counter (k int PRIMARY KEY, v int NOT NULL)');
 $large->value('INSERT INTO counter SELECT i, 0 FROM generate_series(1, 500) i');
 
-foreach my $case ([ 1, 5 ], [ 3, 5 ], [ 500, 20 ])
+foreach my $case ([ 1, 5 ], [ 500, 10 ])
 {
 	my ($keys, $transactions) = @$case;
 	my $name = "200 sessions, $keys keys";
@@ -298,10 +273,10 @@ $one = $large->session;
 $one->query_is("SELECT redis_try_lock('large'), redis_unlock('large')",
 	't|t', 'a table of 300,000 slots');
 my $lock_all =
-  q{SELECT count(redis_lock('all ' || i, '1h')) FROM generate_series(1, 80000) i};
+  q{SELECT count(redis_lock('all ' || i, '1h')) FROM generate_series(1, 40000) i};
 my $taken = $one->query($lock_all, PATIENT);
-is($taken->value, 80_000, '80,000 locks');
+is($taken->value, 40_000, '40,000 locks');
 my $result = $one->query('DISCARD ALL', PATIENT);
-note sprintf '80,000 locks: DISCARD ALL took %d ms of %d', $result->ms, $taken->ms;
-cmp_ok($result->ms, '<', $taken->ms, '80,000 locks: DISCARD ALL takes less');
+note sprintf '40,000 locks: DISCARD ALL took %d ms of %d', $result->ms, $taken->ms;
+cmp_ok($result->ms, '<', $taken->ms, '40,000 locks: DISCARD ALL takes less');
 end_test($large, $redis, name => 'nothing is left of it');

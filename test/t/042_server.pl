@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # lockredis as a part of the server: loaded or not, on a hot standby and after its
-# promotion, beside parallel workers, in single-user mode and pg_upgrade's servers,
-# after a crash.
+# promotion, beside parallel workers, in single-user mode and pg_upgrade's servers.
+# (040_watchdog and 331_restart have crashes.)
 # Proves G4, G8, G34.
 
 use IPC::Run;
@@ -233,16 +233,9 @@ $two->query_is(
 	"BEGIN; SELECT redis_try_xact_lock('transaction'); COMMIT",
 	't', 'standby: in a transaction');
 $redis->wait_for_key('transaction', 0);
-pass('standby: given back at commit');
 $two->query_fails("SELECT $_", '25006', qr/read-only|recovery/, "standby: $_ writes the fence table")
   foreach "redis_fenced_xact_lock('fenced')", "redis_fence_check('fenced', 1)",
   "redis_fence_forget('fenced')";
-$one->query("SELECT redis_lock('own')");
-isnt(
-	substr($redis->owner_of('both'), 0, 36),
-	substr($redis->owner_of('own'), 0, 36),
-	'standby: an instance of its own');
-
 # Promoted while a lock is held and another one awaited: both go on.
 my $watchdog = $standby->watchdog_pid;
 my $three = $standby->session;
@@ -271,39 +264,6 @@ nothing_left(
 	keys => qr/fenced/);
 $standby->stop;
 $redis->cmd('FLUSHALL');
-
-#
-# A crash-restart (a backend that was idle is killed): the lock table is empty,
-# all session slots can be used.
-#
-foreach my $round (1, 2)
-{
-	($one, $two) = ($primary->session, $primary->session);
-	$one->query("SELECT redis_lock('crash', '1s')");
-	$two->query('SELECT 1');
-	$two->kill9;
-	poll_until('the crash', sub { $one->is_gone && $two->is_gone });
-	poll_until('the server to be back',
-		sub { eval { defined $primary->watchdog_pid } });
-	$_->quit foreach $one, $two;
-	$primary->wait_for_up;
-	is($primary->count_locks, 0, "crash $round: the lock table is empty");
-	is( $primary->value('SELECT acquires, releases FROM redis_lock_stats'),
-		'0|0', "crash $round: so are the counters");
-
-	$one = $primary->session;
-	$one->query("SELECT redis_lock('crash', '60s')");
-	is($one->value("SELECT redis_hold_count('crash')"),
-		1, "crash $round: the old lock ended with its lease");
-	my @sessions = map { $primary->session } 1 .. 5;
-	$sessions[$_]->query("SELECT redis_lock('slot $_')") foreach 0 .. 4;
-	is( $primary->value(
-			q{SELECT count(DISTINCT pid) FROM redis_locks WHERE key LIKE 'slot%'}),
-		5,
-		"crash $round: session slots");
-	$_->quit foreach $one, @sessions;
-	nothing_left($primary, $redis, name => "crash $round: nothing is left");
-}
 
 #
 # Reload: what needs a restart.
