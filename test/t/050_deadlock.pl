@@ -69,12 +69,15 @@ sub is_deadlock
 	return;
 }
 
+# It goes on; and then another statement
 sub is_clean
 {
-	my ($result, $name) = @_;
+	my ($session, $name, $then) = @_;
+	my $error = $session->wait(20)->error;
 
-	return is($result->error ? $result->error->message : undef,
-		undef, "$name: the other one goes on");
+	is($error ? $error->message : undef, undef, "$name: the other one goes on");
+	$session->query($then) if defined $then;
+	return;
 }
 
 #
@@ -111,20 +114,15 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 		"two keys, $level: the server log has the edges and the queries");
 
 	# A rollback frees what the transaction took; a session-level lock stays.
+	$eager->query('ROLLBACK');
 	if ($level eq 'session')
 	{
-		$eager->query('ROLLBACK');
 		is($eager->value("SELECT redis_is_held('a')"),
 			't', 'a session-level lock survives its deadlock');
 		ok($other->is_running, 'and keeps the others waiting');
 		$eager->query("SELECT redis_unlock('a')");
 	}
-	else
-	{
-		$eager->query('ROLLBACK');
-	}
-	is_clean($other->wait(10), "two keys, $level");
-	$other->query('COMMIT');
+	is_clean($other, "two keys, $level", 'COMMIT');
 	$_->query('SELECT redis_unlock_all()') foreach $eager, $other;
 }
 
@@ -159,11 +157,9 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 
 	$eager->query("SET deadlock_timeout = '50ms'");
 	$eager->query("SELECT redis_unlock_all()");
-	is_clean($three->wait(10), 'three keys, the third');
-	$three->query("SELECT redis_unlock_all()");
-	is_clean($two->wait(10), 'three keys, the second');
-	$two->query("SELECT redis_unlock_all()");
-	is_clean($outside->wait(10), 'three keys, outside');
+	is_clean($three, 'three keys, the third', "SELECT redis_unlock_all()");
+	is_clean($two, 'three keys, the second', "SELECT redis_unlock_all()");
+	is_clean($outside, 'three keys, outside');
 	$outside->quit;
 }
 
@@ -208,8 +204,7 @@ foreach my $case (@postgres_locks)
 		key_edge($eager, 'a', 'transaction', $other),
 		qr/Process $other_pid waits for $wanted; blocked by process $pid\./);
 	$eager->query('ROLLBACK');
-	is_clean($other->wait(10), "key and $name");
-	$other->query('COMMIT');
+	is_clean($other, "key and $name", 'COMMIT');
 }
 
 #
@@ -241,10 +236,8 @@ foreach my $case (@postgres_locks)
 		qr/Process $pids[1] waits for ShareLock on transaction \d+; blocked by process $pids[2]\./,
 		qr/Process $pids[2] waits for ShareLock on transaction \d+; blocked by process $pids[0]\./);
 	$eager->query('ROLLBACK');
-	is_clean($innocent->wait(10), 'two row locks and a key, the innocent');
-	$innocent->query('COMMIT');
-	is_clean($other->wait(10), 'two row locks and a key');
-	$other->query('COMMIT');
+	is_clean($innocent, 'two row locks and a key, the innocent', 'COMMIT');
+	is_clean($other, 'two row locks and a key', 'COMMIT');
 	is($node->lock_stat('deadlocks'), $before + 1, 'two row locks and a key: one victim');
 	$innocent->quit;
 }
@@ -271,10 +264,8 @@ foreach my $case (@postgres_locks)
 		qr/Process $pids[1] waits for ShareLock on relation \d+ of database \d+; blocked by process $pids[2]\./,
 		qr/Process $pids[2] waits for AccessExclusiveLock on relation \d+ of database \d+; blocked by process $pids[0]\./);
 	$eager->query('ROLLBACK');
-	is_clean($third->wait(10), 'ahead in a queue, the one ahead');
-	$third->query('COMMIT');
-	is_clean($other->wait(10), 'ahead in a queue');
-	$other->query('COMMIT');
+	is_clean($third, 'ahead in a queue, the one ahead', 'COMMIT');
+	is_clean($other, 'ahead in a queue', 'COMMIT');
 }
 
 #
@@ -293,7 +284,7 @@ foreach my $case (@postgres_locks)
 	$eager->query_is("SELECT redis_try_lock('a', '1s')", 'f',
 		'a holder who waits for somebody else is no deadlock');
 	$third->query('COMMIT');
-	is_clean($other->wait(10), 'no cycle');
+	is_clean($other, 'no cycle');
 
 	# Nor if that one is a prepared transaction, which is no process.
 	$other->query('COMMIT');
@@ -304,7 +295,7 @@ foreach my $case (@postgres_locks)
 	$eager->query_is("SELECT redis_try_lock('a', '300ms')", 'f',
 		'nor is a prepared transaction');
 	$third->query("COMMIT PREPARED 'p'");
-	is_clean($other->wait(10), 'a prepared transaction');
+	is_clean($other, 'a prepared transaction');
 
 	$third->query("SELECT redis_lock('b')");
 	$other->start("SELECT redis_lock('b')");
@@ -312,8 +303,7 @@ foreach my $case (@postgres_locks)
 	$third->query_is("SET deadlock_timeout = '2s'; SELECT redis_try_lock('a', '100ms')",
 		'f', 'a wait shorter than deadlock_timeout ends as it should');
 	$third->query("RESET deadlock_timeout; SELECT redis_unlock('b')");
-	is_clean($other->wait(10), 'a short wait');
-	$other->query("COMMIT; SELECT redis_unlock_all()");
+	is_clean($other, 'a short wait', "COMMIT; SELECT redis_unlock_all()");
 	is($node->lock_stat('deadlocks'), $before, 'no deadlock was counted');
 }
 
@@ -345,9 +335,8 @@ foreach my $case (@postgres_locks)
 		END $$});
 	wait_for_key($eager, 'b');
 	$other->start("SELECT redis_xact_lock('a')");
-	is_clean($other->wait(20), 'caught by PL/pgSQL');
-	$other->query('COMMIT');
-	is_clean($eager->wait(10), 'caught by PL/pgSQL, the victim itself');
+	is_clean($other, 'caught by PL/pgSQL', 'COMMIT');
+	is_clean($eager, 'caught by PL/pgSQL, the victim itself');
 	is($viewer->value('SELECT count(*) FROM t WHERE id IN (3, 4, 5)'),
 		3, 'its transaction has committed');
 }
@@ -371,7 +360,7 @@ foreach my $case (@postgres_locks)
 		key_edge($eager, 'b', 'session', $other),
 		key_edge($other, 'a', 'session', $eager));
 	$eager->query('SELECT redis_unlock_all(), pg_advisory_unlock_all()');
-	is_clean($other->wait(10), 'two databases');
+	is_clean($other, 'two databases');
 	$other->quit;
 }
 
@@ -406,8 +395,7 @@ foreach my $case (@postgres_locks)
 		key_edge($eager, 'a', 'transaction', $other),
 		qr/Process (?!$other_pid )\d+ waits for AccessShareLock on relation \d+ of database \d+; blocked by process $pid\./);
 	$eager->query('ROLLBACK');
-	is_clean($other->wait(20), 'parallel worker');
-	$other->query('COMMIT; DROP FUNCTION look()');
+	is_clean($other, 'parallel worker', 'COMMIT; DROP FUNCTION look()');
 }
 
 #
@@ -443,9 +431,9 @@ foreach my $case (@postgres_locks)
 		my $hidden = key_edge($two, 'secret', 'session', $three);
 		ok($node->logged(qr/\Q$hidden\E/), "the server log has all ($role)");
 		$one->quit;
-		is_clean($three->wait(10), "roles ($role), the third");
+		is_clean($three, "roles ($role), the third");
 		$three->quit;
-		is_clean($two->wait(10), "roles ($role), the second");
+		is_clean($two, "roles ($role), the second");
 		$two->quit;
 	}
 }

@@ -3,8 +3,7 @@
 # Waits longer than deadlock_timeout.  Of several sessions that find the same
 # cycle at the same time one ends, and no session ends that is in none, however
 # much they wait.  log_lock_waits logs
-# such a wait as it does for PostgreSQL's locks.  redis_locks.blocked_by names
-# those of this server who have the key or are ahead in its queue.
+# such a wait as it does for PostgreSQL's locks.  (012_wait has redis_locks.blocked_by.)
 # Proves G11, G36.
 
 use LockRedis::Test;
@@ -21,35 +20,6 @@ $viewer->query(
 sub pids
 {
 	return join ', ', map { $_->pid } @_;
-}
-
-#
-# blocked_by.  The holder has the lock at both levels, which are two rows, and
-# stands there once.
-#
-{
-	my ($holder, @queue) = @s[ 0 .. 3 ];
-
-	$holder->query("BEGIN; SELECT redis_lock('a'), redis_xact_lock('a')");
-	foreach my $i (0 .. 2)
-	{
-		$queue[$i]->start("SELECT redis_lock('a')");
-		$node->wait_for_waiters('a', $i + 1);
-	}
-	foreach my $i (0 .. 2)
-	{
-		my $pid = $queue[$i]->pid;
-		my $blockers = join ',', map { $_->pid } $holder, @queue[ 0 .. $i - 1 ];
-
-		is($viewer->value("SELECT blocked_by FROM redis_locks WHERE pid = $pid"),
-			"{$blockers}", "number $i of the queue is blocked by all before it");
-	}
-	is( $viewer->value(
-			'SELECT count(*) FROM redis_locks WHERE granted AND blocked_by IS NULL'),
-		2, 'nobody blocks a holder');
-	$_->cancel foreach @queue;
-	$_->wait(10) foreach @queue;
-	$holder->query("COMMIT; SELECT redis_unlock('a')");
 }
 
 #

@@ -170,28 +170,25 @@ sub context_of
 }
 
 $redis->cmd('HSET', 'w', 'mode', 'write', 'elsewhere:7:write', 1);
-$redis->cmd('PEXPIRE', 'w', 600_000);
-is(context_of("redis_read_lock('w')", 'w', 'elsewhere:7'),
-	'while waiting for Redis lock "w", blocked by owner "elsewhere:7"', 'a reader behind a writer');
-is(context_of("redis_write_lock('w')", 'w', 'elsewhere:7'),
-	'while waiting for Redis lock "w", blocked by owner "elsewhere:7"', 'a writer behind a writer');
-$redis->cmd('DEL', 'w');
 $redis->cmd('HSET', 'r', 'mode', 'read', 'elsewhere:7', 1);
-$redis->cmd('PEXPIRE', 'r', 600_000);
-is(context_of("redis_write_lock('r')", 'r', 'read'),
-	'while waiting for Redis lock "r", held by readers', 'a writer behind readers');
+$redis->cmd('PEXPIRE', $_, 600_000) foreach 'w', 'r';
 $redis->foreign_lock('f', owner => 'elsewhere:7');
-is(context_of("redis_fair_lock('f')", 'f', 'elsewhere:7'),
-	'while waiting for Redis lock "f", blocked by owner "elsewhere:7"', 'a fair lock');
 $redis->cmd('SET', 't', 'secret', 'PX', 600_000);
-is(context_of("redis_lock('t')", 't', 'token'),
-	'while waiting for Redis lock "t", held by a token', 'a token lock: nothing of its token');
-$viewer->query("SELECT redis_latch_set('l', 1)");
-is(context_of("redis_latch_wait('l')", 'l'), 'while waiting for Redis latch "l"', 'a latch');
-is(context_of("redis_semaphore_acquire('s')", 's'),
-	'while waiting for Redis semaphore "s"', 'a semaphore');
-$viewer->query("SELECT redis_permit_set('p', 0)");
-is(context_of("redis_permit_lock('p')", 'p'), 'while waiting for Redis permit "p"', 'a permit');
+$viewer->query("SELECT redis_latch_set('l', 1), redis_permit_set('p', 0)");
+foreach my $case (
+	[ w => "redis_read_lock('w')", 'elsewhere:7', 'lock "w", blocked by owner "elsewhere:7"' ],
+	[ w => "redis_write_lock('w')", 'elsewhere:7', 'lock "w", blocked by owner "elsewhere:7"' ],
+	[ r => "redis_write_lock('r')", 'read', 'lock "r", held by readers' ],
+	[ f => "redis_fair_lock('f')", 'elsewhere:7', 'lock "f", blocked by owner "elsewhere:7"' ],
+	[ t => "redis_lock('t')", 'token', 'lock "t", held by a token' ],
+	[ l => "redis_latch_wait('l')", undef, 'latch "l"' ],
+	[ s => "redis_semaphore_acquire('s')", undef, 'semaphore "s"' ],
+	[ p => "redis_permit_lock('p')", undef, 'permit "p"' ])
+{
+	my ($key, $sql, $owner, $context) = @$case;
+
+	is(context_of($sql, $key, $owner), "while waiting for Redis $context", $sql);
+}
 $two->query("SELECT redis_lock('c')");
 is(context_of("redis_condition_wait('c')", 'c'),
 	'while waiting for a condition of Redis lock "c"', 'a condition');
