@@ -61,6 +61,8 @@ quorum_count(const QuorumVote *votes, int n, QuorumCount *c)
 			case STORE_OK:
 				if (copy->kind != STORE_CREATE || votes[i].counts)
 					c->ok++;
+				else
+					c->open += votes[i].awaited;
 				c->may_have_run = true;
 				break;
 			case STORE_BUSY:

@@ -34,7 +34,8 @@
 typedef struct QuorumVote
 {
 	const StoreOp *copy;		/* NULL: the node was not asked */
-	bool		awaited;		/* it may still answer, and that is worth waiting for */
+	bool		awaited;		/* it may still answer, and that is worth waiting for;
+								 * or its answer is still to be heard */
 	bool		counts;			/* create: the node cannot have forgotten a lock */
 } QuorumVote;
 

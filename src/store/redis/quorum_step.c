@@ -101,7 +101,8 @@ quorum_void_others(QuorumBatch *b, int row)
  * Do not wait for silent nodes.  A create granted over a connection that was lost since
  * does not count, as the node may have been restarted without the lock.  Nor does one
  * granted behind a release of the same token that was sent twice: the second may still
- * run and release it.
+ * run and release it.  That is known when the answer to the release has been heard, so a
+ * grant counts when it has been heard, too (quorum_hear); until then it is awaited.
  */
 static void
 quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
@@ -113,13 +114,16 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 	{
 		const QuorumLink *l = b->link[i];
 		const StoreOp *copy = quorum_copy(b, i, which);
+		bool		heard;
 
 		if (copy == NULL ||
 			(s->phase == PHASE_RAISE && copy->outcome == STORE_OK && copy->answer.fence < s->token))
 			continue;
+		heard = l->notes[s->copy[i]].heard;
 		votes[i].copy = copy;
-		votes[i].awaited = !b->set.over && l->node.batch.active && (b->silent & (1U << i)) == 0;
-		votes[i].counts = copy->outcome == STORE_OK && l->node.conn.state == CONN_READY &&
+		votes[i].awaited = copy->outcome == STORE_PENDING ?
+			!b->set.over && l->node.batch.active && (b->silent & (1U << i)) == 0 : !heard;
+		votes[i].counts = copy->outcome == STORE_OK && heard && l->node.conn.state == CONN_READY &&
 			!link_is_tainted(l, copy, copy->sent.at) && quorum_may_vote(l, copy);
 	}
 }
