@@ -8,7 +8,7 @@
 # a verbose run.
 # Proves G22.
 
-use List::Util qw(max min);
+use List::Util qw(max);
 use LockRedis::Redisson;
 use LockRedis::Test;
 
@@ -75,16 +75,8 @@ sub turns
 	return @took;
 }
 
-sub milliseconds
-{
-	my (@seconds) = sort { $a <=> $b } @_;
-
-	return sprintf '%d turns, min %.1f median %.1f max %.1f ms', scalar @seconds,
-	  map { $_ * 1000 } $seconds[0], $seconds[ @seconds / 2 ], $seconds[-1];
-}
-
 # [ max_handoffs, sessions ]
-foreach my $case ([ 0, 8 ], [ 8, 8 ], [ 32, 8 ], [ 32, 16 ])
+foreach my $case ([ 0, 8 ], [ 32, 16 ])
 {
 	my ($max, $count) = @$case;
 	my $name = "max_handoffs $max, $count sessions";
@@ -116,8 +108,8 @@ foreach my $case ([ 0, 8 ], [ 8, 8 ], [ 32, 8 ], [ 32, 16 ])
 		cmp_ok($handoffs, $max == 0 ? '==' : '>', 0,
 			"$name: $who: "
 			  . ($max == 0 ? 'without a hand-over' : 'hand-overs in between'));
-		note "$name: $who: ", milliseconds(@took),
-		  sprintf ', %d acquires, %d handed over', $acquires, $handoffs;
+		note sprintf '%s: %s: %d turns, at most %.1f ms, %d acquires, %d handed over', $name, $who,
+		  scalar @took, max(@took) * 1000, $acquires, $handoffs;
 	}
 	$_->cancel foreach @sessions;
 	foreach my $s (@sessions)

@@ -68,24 +68,6 @@ foreach my $what (sort keys %not)
 	gone($key, $key);
 }
 
-# While hold_at_least is pending the key stays locked, for those here as well.
-{
-	my $key = 'not: hold_at_least';
-	my $count = $node->lock_stat('handoffs');
-
-	my $since = now();
-	$one->start("CALL redis_with_lock('$key', 'CALL await_waiter(''$key'')',"
-		  . " hold_at_least => '1500ms')");
-	poll_until('the job to have the lock', sub { $redis->cmd('EXISTS', $key) });
-	$two->start("SELECT redis_lock('$key')");
-	$one->wait;
-	is($two->wait(limit(20))->error, undef, "$key: got");
-	cmp_ok(now() - $since, '>', 1.49, "$key: not before its time");
-	is($node->lock_stat('handoffs'), $count, "$key: not handed over");
-	run($two, "SELECT redis_unlock('$key')");
-	gone($key, $key);
-}
-
 # Without a watchdog nobody would renew it.  The postmaster is stopped, so it
 # starts no other one; the waiter would wait for one for five seconds.
 {
@@ -235,18 +217,8 @@ my $lease = limit(6);
 # A lock that is lost after the hand-over is the loss of its new holder, who
 # is guarded by its own terms and not by those of the one before.
 #
-# [ what, how the lock goes, the reason ]
-#
-foreach my $case (
-	[ 'DEL', sub { $redis->cmd('DEL', $_[0]) }, 'deleted' ],
-	[
-		'force_unlock',
-		sub { $node->value("SELECT redis_force_unlock('$_[0]')") eq 't' or die },
-		'forced'
-	])
 {
-	my ($what, $lose, $reason) = @$case;
-	my $key = "lost by $what";
+	my $key = 'lost';
 	my $strict = $node->session(
 		settings => {
 			'lockredis.lease' => "${lease}s",
@@ -259,9 +231,9 @@ foreach my $case (
 			'lockredis.lease' => "${lease}s",
 			'lockredis.commit_guard' => 'off'
 		});
-	my $lost = sub {
-		poll_until('the loss to be seen',
-			sub { $node->count_locks("lost_reason = '$reason' AND key = '$key'") == 1 });
+	my $lose = sub {
+		$redis->cmd('DEL', $key);
+		return $node->wait_for_loss($key);
 	};
 
 	# From the strictest to the usual one.
@@ -271,8 +243,7 @@ foreach my $case (
 	run($strict, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $usual->wait->error;
 	run($usual, 'INSERT INTO t VALUES (3)');
-	$lose->($key);
-	$lost->();
+	$lose->();
 	$usual->query_is("SELECT redis_is_held('$key')",
 		'f', "$key: it knows, and goes on");
 	$usual->query_fails('COMMIT', '40001', qr/\Q$key\E.*lost/s,
@@ -287,8 +258,7 @@ foreach my $case (
 	$node->queue_up($key, $lax => "SELECT redis_lock('$key')");
 	run($strict, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $lax->wait->error;
-	$lose->($key);
-	$lost->();
+	$lose->();
 	$lax->query_is('BEGIN; INSERT INTO t VALUES (5); COMMIT; SELECT 1',
 		'1', "$key: without a guard it commits");
 	$lax->query_warns(
@@ -301,7 +271,7 @@ foreach my $case (
 	$node->queue_up($key, $strict => "SELECT redis_lock('$key')");
 	run($lax, "SELECT redis_unlock('$key')");
 	die 'not got' if defined $strict->wait->error;
-	$lose->($key);
+	$redis->cmd('DEL', $key);
 	poll_until('the strict one to be terminated', sub { $strict->is_gone });
 	pass("$key: the strictest is terminated");
 	$lax->query_is("SELECT redis_is_held('$key'), redis_try_lock('$key', '10s')",
