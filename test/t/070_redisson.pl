@@ -1,23 +1,26 @@
 # Copyright (c) 2026, lockredis contributors
 
 # The real Redisson and sessions of ours on the same keys: who wakes whom, who may unlock
-# what, what each sees of the other, locks taken by force, and names.  (300_torture has
-# them all at once, 434_tls_neighbours a counter.)
+# what, what each sees of the other, locks taken by force, and names.  RReadWriteLock too:
+# readers and writers of both sides, downgrade, and readers of Redisson that are killed, or whose
+# renewal shortens what ours have.  (300_torture has them all at once, 434_tls_neighbours a
+# counter, 096_fair_redisson fair locks.)
 # Proves G1, G21, G23.
 
 use LockRedis::Redisson;
 use LockRedis::Test qw(:DEFAULT quoted);
-use LockRedis::Wait qw(now_ns);
 
 LockRedis::Redisson->need;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
+# The lease of both sides: far more than a machine stands still for, and than $soon, in
+# which whoever is woken has the lock.  Who missed it would look after a lease only.
+my $lease_ms = 150_000;
+my $soon = limit(60);
+my ($node, $redis, $one, $two) = servers(
+	sessions => 2, settings => { 'lockredis.lease' => "${lease_ms}ms" });
 my $java = LockRedis::Redisson->new;
 
-$java->connect('a', $redis);
-
-# Far less than the 30 s after which a sleeper that missed its wake-up looks.
-my $soon = limit(20);
+$java->connect('a', $redis, watchdog => $lease_ms);
 
 # How a thread appears in a lock's hash.
 sub thread_owner
@@ -63,14 +66,6 @@ sub session_waits
 		sub { $session->start('SELECT redis_lock(' . quoted($key) . ')') });
 }
 
-# Instants taken in Java and here are compared below.
-my $before = now_ns();
-my $asked = $java->call('a.1', 'isLocked', 'clock')->ns;
-ok($before <= $asked && $asked <= now_ns(),
-	'System.nanoTime() is the clock of this test');
-
-my ($one, $two) = map { $node->session } 1 .. 2;
-
 #
 # What each sees of the other's lock, and that it cannot unlock it.
 #
@@ -83,7 +78,7 @@ my ($one, $two) = map { $node->session } 1 .. 2;
 	is($java->value('a.1', 'tryLock', 'seen', 0, -1),
 		'false', 'seen: Redisson does not get it');
 	my $remain = $java->value('a.1', 'remain', 'seen');
-	ok(0 < $remain && $remain <= 30_000, "seen: and its time, $remain ms");
+	ok(0 < $remain && $remain <= $lease_ms, "seen: and its time, $remain ms");
 	my $owner = $two->value("SELECT redis_lock_owner('seen')");
 	is_deeply($redis->hash('seen'), { $owner => 1 },
 		'seen: the owner as Redisson keeps it, with 1 however often it is held');
@@ -108,7 +103,7 @@ my ($one, $two) = map { $node->session } 1 .. 2;
 		't|f|' . thread_owner('a.1'),
 		'seen: we see theirs and its owner');
 	$one->query_is(
-		"SELECT redis_lock_ttl('seen') BETWEEN '1ms' AND '30s'",
+		"SELECT redis_lock_ttl('seen') BETWEEN '1ms' AND '${lease_ms}ms'",
 		't', 'seen: and its time');
 	$one->query_is("SELECT redis_try_lock('seen')",
 		'f', 'seen: and do not get it');
@@ -143,50 +138,31 @@ my ($one, $two) = map { $node->session } 1 .. 2;
 # leaves its timer behind (RenewalTask of 4.7), which would renew what is held next.
 #
 {
-	my (@wakes_java, @wakes_us);
+	$one->query("SELECT redis_lock('ours')");
+	my $number = java_waits('a.1', 'ours', $lease_ms);
+	java_lock('a.2', 'theirs', $lease_ms);
+	session_waits($two, 'theirs');
 
-	foreach my $round (1 .. 5)
-	{
-		my ($ours, $theirs) = ("our wake $round", "their wake $round");
+	my $calls = $redis->script_calls;
+	pause(3);
+	cmp_ok($redis->script_calls - $calls, '<=', 1, 'wake-up: who waits does not ask again and again');
+	ok(!$java->is_done($number) && $two->is_running, 'wake-up: and does wait');
 
-		$one->query("SELECT redis_lock('$ours')");
-		my $number = java_waits('a.1', $ours, 30_000);
-		java_lock('a.2', $theirs, 30_000);
-		session_waits($two, $theirs);
+	$calls = $redis->script_calls;
+	my $start = now();
+	$one->query("SELECT redis_unlock('ours')");
+	$java->wait($number)->or_die;
+	cmp_ok(now() - $start, '<', $soon, 'wake-up: Redisson has ours soon after our release');
+	cmp_ok($redis->script_calls - $calls, '<=', 4, 'wake-up: which costs a few round trips');
 
-		my $calls = $redis->script_calls;
-		if ($round == 1)
-		{
-			pause(3);
-			cmp_ok($redis->script_calls - $calls, '<=', 1,
-				'wake-up: who waits does not ask again and again');
-			ok( !$java->is_done($number) && $two->is_running,
-				'wake-up: and does wait');
-			$calls = $redis->script_calls;
-		}
-
-		my $start = now_ns();
-		$one->query("SELECT redis_unlock('$ours')");
-		push @wakes_java, $java->wait($number)->or_die->ns - $start;
-		cmp_ok($redis->script_calls - $calls, '<=', 4,
-			"wake-up $round: our release costs Redisson a few round trips");
-
-		$calls = $redis->script_calls;
-		$start = now_ns();
-		java_unlock('a.2', $theirs);
-		is($two->wait->error, undef, "wake-up $round: Redisson wakes us");
-		push @wakes_us, now_ns() - $start;
-		cmp_ok($redis->script_calls - $calls, '<=', 4,
-			"wake-up $round: its release costs us a few round trips");
-
-		java_unlock('a.1', $ours);
-		$two->query_is("SELECT redis_unlock('$theirs')",
-			't', "wake-up $round: given back");
-	}
-	cmp_ok((sort { $b <=> $a } @wakes_java)[0] / 1e9,
-		'<', $soon, 'wake-up: Redisson has ours soon after our release');
-	cmp_ok((sort { $b <=> $a } @wakes_us)[0] / 1e9,
-		'<', $soon, 'wake-up: we have theirs soon after its release');
+	$calls = $redis->script_calls;
+	$start = now();
+	java_unlock('a.2', 'theirs');
+	is($two->wait->error, undef, 'wake-up: Redisson wakes us');
+	cmp_ok(now() - $start, '<', $soon, 'wake-up: we have theirs soon after its release');
+	cmp_ok($redis->script_calls - $calls, '<=', 4, 'wake-up: which costs a few round trips');
+	java_unlock('a.1', 'ours');
+	$two->query_is("SELECT redis_unlock('theirs')", 't', 'wake-up: given back');
 }
 
 #
@@ -246,7 +222,120 @@ foreach my $key (
 		'f', 'force: nothing to take');
 }
 
+# ----------
+# RReadWriteLock
+# ----------
+
+#
+# Together; each writer waits for the readers of the other side, and is woken.
+#
+{
+	$one->query_is("SELECT redis_read_lock('k')", '', 'a reader of ours');
+	is($java->value('a.1', 'read.tryLock', 'k', 0, -1), 'true', 'and one of Redisson');
+	is($java->value('a.2', 'write.tryLock', 'k', 0, -1), 'false', 'no writer of Redisson');
+	$two->query_is("SELECT redis_try_write_lock('k')", 'f', 'none of ours');
+	is($node->value("SELECT redis_lock_owner('k')"), '2 readers', 'who has it');
+	is($java->value('a.1', 'read.holdCount', 'k'), 1, 'Redisson has it once');
+
+	my $write = $java->send('a.2', 'write.lock', 'k', -1);
+	wait_for_redisson();
+	$java->call('a.1', 'read.unlock', 'k')->or_die;
+	$one->query_is("SELECT redis_read_unlock('k')", 't', 'the last reader');
+	ok(!$java->wait($write, $soon)->error, 'wakes the writer of Redisson');
+	is($node->value("SELECT redis_lock_owner('k')"),
+		$java->value('a.2', 'owner', '-'), 'which is seen');
+
+	$one->start("SELECT redis_read_lock('k')");
+	$node->wait_for_waiters('k', 1);
+	$two->start("SELECT redis_write_lock('k')");
+	$node->wait_for_waiters('k', 2);
+	$java->call('a.2', 'write.unlock', 'k')->or_die;
+	is($one->wait($soon)->error, undef, 'a writer of Redisson wakes ours');
+	$one->query_is("SELECT redis_read_unlock('k')", 't');
+	is($two->wait($soon)->error, undef, 'one after the other');
+
+	# What Redisson cannot give back
+	my $refused = $java->call('a.1', 'write.unlock', 'k');
+	is($refused->error, 'IllegalMonitorStateException', 'ours is not theirs');
+
+	# Downgrade: Redisson forgets to tell that.
+	$two->query_is("SELECT redis_read_lock('k')", '', 'a writer who reads');
+	my $read = $java->send('a.1', 'read.lock', 'k', -1);
+	wait_for_redisson();
+	ok(!$java->is_done($read), 'a reader of Redisson waits');
+	$two->query_is("SELECT redis_write_unlock('k')", 't', 'downgrade');
+	ok(!$java->wait($read, $soon)->error, 'wakes it');
+	$two->query_is("SELECT redis_read_unlock('k')", 't');
+	is($java->value('a.1', 'read.isHeld', 'k'), 'true', 'which still has it');
+	$java->call('a.1', 'read.unlock', 'k')->or_die;
+	is($redis->cmd('EXISTS', 'k'), 0, 'nothing is left');
+}
+
+# A thread of Redisson subscribes when it did not get the lock, and not before.
+sub wait_for_redisson
+{
+	return poll_until('Redisson to subscribe',
+		sub { $redis->cmd('PUBSUB', 'NUMSUB', 'redisson_rwlock:{k}')->[1] > 0 });
+}
+
+#
+# Redisson's renewal of its reader sets the time to live of all to less than our lease,
+# and our watchdog lengthens it again; then Redisson is killed.  Both look at about the
+# same time, each after the other, so that what Redisson sets may be there for a moment
+# only: the watchdog stands still until it was seen, for less than what is left then.
+#
+{
+	my $other = LockRedis::Redisson->new;
+	my $watchdog = $node->watchdog_pid;
+	my $theirs_ms = 30_000;
+
+	$other->connect('b', $redis, watchdog => $theirs_ms);
+	$other->call('b.1', 'read.lock', 'short', -1)->or_die;
+	$one->query_is("SELECT redis_read_lock('short', '10min')", '', 'a long lease of ours');
+	my $ours = $node->value("SELECT owner FROM redis_locks WHERE key = 'short'");
+
+	kill 'STOP', $watchdog;
+	poll_until('Redisson to shorten it',
+		sub { $redis->cmd('PTTL', 'short') <= $theirs_ms }, 60);
+	$other->kill9;
+	kill 'CONT', $watchdog;
+	wait_until_longer($theirs_ms);
+
+	# As Redisson would have gone on.
+	$redis->cmd('PEXPIRE', 'short', $theirs_ms);
+	wait_until_longer($theirs_ms);
+
+	# The time of the dead one ends now, of which there may be much left.
+	$redis->cmd('DEL', $_)
+	  foreach grep { /rwlock_timeout/ && !/\Q$ours\E/ } $redis->all_keys;
+	$one->query_is("SELECT redis_is_held('short'), redis_extend('short', '10min')", 't|t',
+		'the lock of ours is there');
+	$two->query_is("SELECT redis_try_write_lock('short')", 'f', 'and keeps a writer away');
+	$one->query_is("SELECT redis_read_unlock('short')", 't', 'until it is given back');
+	$two->query_is("SELECT redis_try_write_lock('short')", 't', 'the dead one is forgotten');
+	$two->query_is("SELECT redis_write_unlock('short')", 't');
+}
+
+sub wait_until_longer
+{
+	my ($ms) = @_;
+
+	return poll_until('us to lengthen it', sub { $redis->cmd('PTTL', 'short') > 2 * $ms }, 60);
+}
+
+# A reader of Redisson that is killed keeps a writer away for its lease.
+{
+	my $other = LockRedis::Redisson->new;
+
+	$other->connect('c', $redis, watchdog => 3000);
+	$other->call('c.1', 'read.lock', 'dead', -1)->or_die;
+	$two->start("SELECT redis_write_lock('dead')");
+	$other->kill9;
+	is($two->wait($soon)->error, undef, 'no longer');
+	$two->query_is("SELECT redis_write_unlock('dead')", 't');
+}
+
 $_->quit foreach $one, $two;
 $java->shutdown('a');
 $java->stop;
-end_test($node, $redis);
+end_test($node, $redis, keys => qr/unlock_latch/);
