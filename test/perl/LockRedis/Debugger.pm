@@ -17,6 +17,7 @@ LockRedis::Debugger - stops a server process in the middle of a function
   $stop->wait_for_stop;                    # it has come to that function
   $stop->out_of('current_store');          # ... has called that, and it returned
   $stop->tell('print lr_mode');            # commands of gdb, and what it says
+  my $hits = $stop->counts('lt_look');     # from here on; $hits->(), while it is stopped: so often
   ...                                      # whatever has to happen meanwhile
   $stop->let_go;                           # it goes on, and gdb ends
 
@@ -131,6 +132,18 @@ sub tell
 	croak "a function is to be called by gdb: $commands"
 	  if $commands =~ /^\s*(?:call|compile|jump|return)\b|\)\s*\(/m;
 	return $self->_do($commands);
+}
+
+sub counts
+{
+	my ($self, $place) = @_;
+	my $answer = $self->_do("break $place");
+	my ($number) = $answer =~ /Breakpoint (\d+)/ or croak "no breakpoint: $answer";
+
+	$self->_do("ignore $number 1000000");
+	return sub {
+		return $self->_do("info breakpoints $number") =~ /already hit (\d+) time/ ? $1 : 0;
+	};
 }
 
 sub let_go
