@@ -4,10 +4,11 @@
 # who waits has no place in Redis, and nothing is asked between two of them.  Who comes
 # elsewhere is behind those who were there, and before those who come later.  Races, each
 # forced with a proxy that holds one reply, or a session that is stopped: an answer that
-# comes when the lock has been released, a lock that is lost, a session that does not run, a
-# Redis that does not answer.  (An answer from before somebody came elsewhere, and a line whose
-# release takes its time, are the simulator's: its mutants place_clear_late, line_time and
-# line_at_release.)
+# comes when the lock has been released, a session that does not run, a Redis that does not
+# answer.  (An answer from before somebody came elsewhere, a line whose release takes its time,
+# a lock whose terms change, and who is handed it while he asks, and gives up or is not answered,
+# are the simulator's: its mutants place_clear_late, line_time, line_at_release, line_terms,
+# handed_kept and announced_handed.)
 # Proves G1, G18.
 
 use strict;
@@ -143,25 +144,12 @@ in_order('stopped', 'stopped', $three);
 #	A releases: the lock is B's, which does not know yet
 #	B reads the answer
 #
-# What "$session" asks for $key is held, and A gives the lock back.  C comes behind it, perhaps,
-# before that: it is passed the lock when B has had no answer for a second.
-sub hand_early
-{
-	my ($key, $session, %rule) = @_;
-	my $behind = delete $rule{behind};
-
-	$one->query("SELECT redis_fair_lock('$key')");
-	ask_held($key, $session, %rule);
-	wait_here($behind, $key) if $behind;
-	$one->query_is("SELECT redis_unlock('$key')", 't');
-	return;
-}
-
+# The answer to what "$session" asks is held.
 sub ask_held
 {
-	my ($key, $session, %rule) = @_;
+	my ($key, $session) = @_;
 
-	$proxy->rule(on => 'reply', match => $redis->owner_of($key), action => 'hold', %rule);
+	$proxy->rule(on => 'reply', match => $redis->owner_of($key), action => 'hold');
 	$session->start("SELECT redis_fair_lock('$key')");
 	poll_until('it to be held', sub { $proxy->stats->{held} > 0 });
 	return;
@@ -169,7 +157,9 @@ sub ask_held
 
 # It has no place: it takes the same lock.  So does X after it, which comes meanwhile.
 $calls = $redis->script_calls;
-hand_early('early', $two);
+$one->query("SELECT redis_fair_lock('early')");
+ask_held('early', $two);
+$one->query_is("SELECT redis_unlock('early')", 't');
 $owner = $redis->owner_of('early');
 ok($owner, 'the lock is not released');
 ok($two->is_running, 'and who is handed it waits for its answer');
@@ -189,66 +179,6 @@ $one->query_is("SELECT redis_unlock('behind')", 't');
 ok($x->is_running, 'X waits for what the answer says');
 $proxy->let_go;
 in_order('behind', 'behind X', $x, $two);
-
-# It gives up: the next one has it, and is woken, although one that waits for a plain lock is,
-# too.
-hand_early('gives up', $two, behind => $three);
-my $waits = $near->lock_stat('waits');
-$five->start("SELECT redis_lock('gives up')");
-poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
-$owner = $redis->owner_of('gives up');
-$two->cancel;
-$two->wait($soon)->fails('57014', qr/cancel/, 'the first gives up');
-$proxy->let_go;
-is($three->wait($soon)->error, undef, 'the next one has it');
-is($redis->owner_of('gives up'), $owner, 'the same lock');
-$three->query_is("SELECT redis_unlock('gives up')", 't');
-in_order('gives up', 'gives up', $five);
-
-# Its question, or the answer, is lost.
-foreach my $way ('request', 'reply')
-{
-	hand_early("no answer, $way", $two,
-		$way eq 'request' ?
-		  (on => 'request', match => "no answer, $way") :
-		  (behind => $three));
-	$proxy->reset_all;
-	$two->wait($soon)->fails('58030', qr/./, "without an answer, $way");
-	$proxy->clear;
-	in_order("no answer, $way", 'no answer', $way eq 'reply' ? $three : ());
-}
-
-# For more than a second: it is the last.
-hand_early('slow answer', $two, behind => $three);
-is($three->wait($soon)->error, undef, 'passed on after a second');
-$proxy->let_go;
-ok($two->is_running, 'who had no answer waits on');
-$three->query_is("SELECT redis_unlock('slow answer')", 't');
-in_order('slow answer', 'slow answer', $two);
-
-# The lock is taken away from it meanwhile, by this server or another one.
-foreach my $by ($near, $far)
-{
-	my $key = 'forced by ' . ($by == $near ? 'near' : 'far');
-
-	foreach my $on ('request', 'reply')
-	{
-		hand_early($key, $two, $on eq 'request' ? (on => 'request', match => $key) : ());
-		$by->value("SELECT redis_force_unlock('$key')");
-		$proxy->let_go;
-		is($two->wait($soon)->error, undef, "$key: $on");
-		$two->query('SELECT redis_unlock_all()');
-		in_order($key, $key);
-	}
-}
-
-# Somebody has put another value there.
-hand_early('value', $two, on => 'request', match => 'value');
-$redis->cmd('DEL', 'value');
-$redis->cmd('SET', 'value', 'x');
-$proxy->let_go;
-$two->wait($soon)->fails('42809', qr/./, 'another value');
-$redis->cmd('DEL', 'value');
 
 #
 # C wants another lease, so it cannot be passed the lock, and B behind it needs a place.
@@ -308,7 +238,7 @@ foreach my $try (1 .. 5)
 # Not if a session here waits for a plain lock, which hears of the release by its answer.
 $one->query("SELECT redis_fair_lock('plain beside')");
 wait_here($two, 'plain beside');
-$waits = $near->lock_stat('waits');
+my $waits = $near->lock_stat('waits');
 $five->start("SELECT redis_lock('plain beside')");
 poll_until('it to be asleep', sub { $near->lock_stat('waits') > $waits });
 $one->query_is("SELECT redis_unlock('plain beside')", 't');
@@ -324,26 +254,6 @@ in_order('plain beside', 'plain beside', $three);
 $near->set('lockredis.max_handoffs' => 32);
 
 $near->set('lockredis.command_timeout' => '3s');
-
-#
-# A has it for longer, or keeps it after its release, so it cannot be passed on any more: B, who
-# has no place, takes one at once, before X who comes elsewhere.
-#
-foreach my $how ("SELECT redis_extend('longer', '30min')",
-	"CALL redis_with_lock('longer', 'SELECT 1', hold_at_least => '10min')")
-{
-	$one->query("SELECT redis_fair_lock('longer')");
-	wait_here($two, 'longer');
-	$one->query($how);
-	poll_until('its place', sub { queue('longer') == 1 });
-	wait_fairly($x, 'longer');
-	# B would give back what it is granted before redis_force_unlock has ended the hold of A.
-	freeze_asleep($two);
-	$near->value("SELECT redis_force_unlock('longer')");
-	$two->thaw;
-	in_order('longer', $how, $two, $x);
-	$one->query('SELECT redis_unlock_all()');
-}
 
 #
 # B has no place and is stopped when the lock is not passed on: C goes ahead after a second.

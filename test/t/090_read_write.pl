@@ -205,22 +205,6 @@ $one->query_warns("SELECT redis_write_unlock('j')", 'f', '01000', qr/released by
 $one->query_fails("SELECT redis_write_lock('j')", '55000', qr/lost/, 'both');
 $one->query_warns("SELECT redis_read_unlock('j')", 'f', '01000', qr/lost/, 'second');
 
-# A loss refuses the commit, of a reader too.
-$one->query("CREATE TABLE t (x int)");
-$one->query("BEGIN");
-$one->query("SELECT redis_read_xact_lock('k'); INSERT INTO t VALUES (1)");
-$redis->cmd('DEL', 'k');
-$one->query("SELECT redis_extend('k', NULL)");
-$one->query_fails("COMMIT", '40001', qr/lost/, 'the guard');
-
-# Given leases.
-$one->query_is("SELECT redis_read_lock('l', '4s')", '', 'a lease');
-$two->query_is("SELECT redis_try_write_lock('l', '20s')", 't',
-	'others go on when it ends');
-$one->query_is("SELECT redis_is_held('l')", 'f', 'lost');
-$one->query_warns("SELECT redis_read_unlock('l')", 'f', '01000', qr/expired/, 'told');
-$two->query_is("SELECT redis_write_unlock('l')", 't');
-
 # Ends of sessions.
 $one->query("SELECT redis_read_lock('m'), redis_write_lock('n'), redis_read_lock('n')");
 $one->quit;

@@ -120,12 +120,6 @@ poll_until('one of them', sub { !$three->is_running || !$sessions[4]->is_running
 	$second->query_is("SELECT redis_unlock('e')", 't');
 }
 
-# What a pair costs.
-$one->query("SELECT redis_fair_lock('warm'), redis_unlock('warm')");
-my @commands = $redis->session_commands(
-	sub { $one->query("SELECT redis_fair_lock('g'), redis_unlock('g')") });
-is(scalar @commands, 2, 'two commands');
-
 # A key with a brace has places of its own.
 $one->query("SELECT redis_fair_lock('{h}')");
 $two->start("SELECT redis_fair_lock('{h}')");
