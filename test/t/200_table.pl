@@ -2,24 +2,15 @@
 
 # Table mode: locks in a table of this server.  Rows are visible at once and
 # independent of the caller's rollback, shared by all databases, with lease,
-# owner and count; a row whose request took too long is nobody's, and goes.
-# 230 to 260 have the tests of Redis again, 211_table_worker_ends what the worker has to
+# owner and count.
+# 230 to 250 have tests of Redis again, 211_table_worker_ends what the worker has to
 # survive, 212_table_missing what administrators do, 257_table_blocked rows that are locked.
 # Proves G25.
 
 use LockRedis::Test;
 
 my $table = LockRedis::Table->new;
-# So that there could be a standby, which is waited for below.
-my ($node, $one, $two) = LockRedis::Node->create(
-	'main', sessions => 2,
-	redis => $table,
-	settings => {
-		wal_level => 'replica',
-		max_wal_senders => 1,
-		'lockredis.connect_timeout' => '1s',
-		'lockredis.command_timeout' => '60s'
-	});
+my ($node, $one, $two) = LockRedis::Node->create('main', sessions => 2, redis => $table);
 
 sub row
 {
@@ -81,20 +72,4 @@ sub row
 	$two->query_is("SELECT redis_force_unlock('job')", 't', 'unless by force');
 }
 
-# In the middle of a commit.  No standby confirms it, so the worker waits there: the row is on
-# disk, visible to nobody, and the session has no answer.  Time is up: the row becomes visible later and is nobody's.  It has to go.
-$node->set('lockredis.command_timeout' => '2s');
-$node->let_commits_wait(1);
-$one->start("SELECT redis_lock('halfway')");
-$node->wait_for_event($node->table_worker_pid, 'SyncRep');
-is($table->cmd('EXISTS', 'halfway'), 0, 'nobody sees the row');
-$one->wait(20)->fails('58030', qr/did not answer in time/, 'time is up');
-$two->query_fails("SELECT redis_try_lock('other')", '58030',
-	qr/did not answer lately/, 'nobody else waits as long');
-is($node->value('SELECT pid, granted FROM redis_locks'), '|f', 'an orphan');
-$node->let_commits_wait(0);
-poll_until('the orphan to be given back',
-	sub { !$table->all_keys && $node->count_locks == 0 });
-$node->wait_for_up;
-$two->query_is("SELECT redis_try_lock('halfway'), redis_unlock('halfway')", 't|t', 'free');
 end_test($node, $table);

@@ -3,7 +3,8 @@
 # Table mode without its table, and what administrators do to it.  The
 # database or the extension is missing at first, goes and
 # comes back, without a restart; redis_lock_status says what is wrong; DROP
-# DATABASE of others, VACUUM FULL; a standby refuses with a clear
+# DATABASE of others, VACUUM FULL; a database that nobody can connect to, as its DROP was
+# interrupted, it accepts no connections, or is damaged; a standby refuses with a clear
 # error, and after its promotion has no locks but those that need no server.
 # Proves G8, G19, G25.
 
@@ -63,7 +64,7 @@ sub is_up
 # ----------
 
 is_down(qr/database "locks" does not exist/i, 'no database');
-$node->safe_psql('postgres', 'CREATE DATABASE locks');
+$node->safe_psql('postgres', 'CREATE ROLE somebody; CREATE DATABASE locks');
 is_down(qr/extension "lockredis" does not exist in database "locks"/i,
 	'no extension');
 $node->safe_psql('locks', 'CREATE SCHEMA elsewhere; CREATE EXTENSION lockredis SCHEMA elsewhere');
@@ -114,44 +115,47 @@ is_up('database and extension created');
 	$two->query_is("SELECT redis_try_lock('dropped'), redis_unlock('dropped')",
 		't|t', 'CREATE EXTENSION: the key is free');
 	$two->quit;
-
-	# Tables of another form are not written.
-	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE bigint');
-	is_down(qr/"redis_lock_rows" is not as the script/, 'another type');
-	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows ALTER hold_count TYPE integer');
-	is_up('the type is back');
-
-	# Nor those that have another name.
-	$node->safe_psql('locks', 'ALTER TABLE redis_lock_rows RENAME TO renamed');
-	is_down(qr/has no table "redis_lock_rows"/, 'another name');
-	$node->safe_psql('locks', 'ALTER TABLE renamed RENAME TO redis_lock_rows');
-	is_up('the name is back');
-	$node->safe_psql(
-		'locks', q{
-		CREATE TABLE copy (LIKE redis_lock_rows INCLUDING ALL);
-		ALTER EXTENSION lockredis DROP TABLE redis_lock_rows;
-		DROP TABLE redis_lock_rows});
-	is_down(qr/has no table "redis_lock_rows"/, 'table dropped');
-	$node->safe_psql(
-		'locks', q{
-		ALTER TABLE copy RENAME TO redis_lock_rows;
-		ALTER EXTENSION lockredis ADD TABLE redis_lock_rows});
-	is_up('table made anew');
 }
 
-# A table of another owner is not touched: code of one of them would run as the other.
-$node->safe_psql('locks', 'CREATE ROLE somebody');
-$node->safe_psql('locks', 'ALTER TABLE elsewhere.redis_lock_counters OWNER TO somebody');
-is_down(qr/table "redis_lock_counters" has another owner than table "redis_lock_rows"/i,
-	'counters of somebody else');
-$node->safe_psql('locks',
-	'ALTER TABLE elsewhere.redis_lock_counters OWNER TO CURRENT_USER;
-	 ALTER TABLE elsewhere.redis_lock_shares OWNER TO somebody');
-is_up('shares of somebody else');
-$one->query_fails("SELECT redis_try_read_lock('up')", '55000',
-	qr/table "redis_lock_shares" has another owner than table "redis_lock_rows"/i,
-	'shares of somebody else: a read lock');
-$node->safe_psql('locks', 'ALTER TABLE elsewhere.redis_lock_shares OWNER TO CURRENT_USER');
+# Tables of another form, another name or another owner are not touched: code of one of them would
+# run as the other.  An upgrade that came half way has none of shares.
+foreach my $case (
+	[ 'another type', qr/"redis_lock_rows" is not as the script/,
+		'redis_lock_rows ALTER hold_count TYPE bigint', 'redis_lock_rows ALTER hold_count TYPE integer' ],
+	[ 'another name', qr/has no table "redis_lock_rows"/,
+		'redis_lock_rows RENAME TO renamed', 'renamed RENAME TO redis_lock_rows' ],
+	[ 'counters of somebody else',
+		qr/table "redis_lock_counters" has another owner than table "redis_lock_rows"/i,
+		'redis_lock_counters OWNER TO somebody', 'redis_lock_counters OWNER TO CURRENT_USER' ],
+	[ 'no shares', undef, 'redis_lock_shares RENAME TO away', 'away RENAME TO redis_lock_shares',
+		qr/has (another|no)/ ],
+	[ 'shares of somebody else', undef,
+		'redis_lock_shares OWNER TO somebody', 'redis_lock_shares OWNER TO CURRENT_USER',
+		qr/table "redis_lock_shares" has another owner than table "redis_lock_rows"/i ])
+{
+	my ($name, $says, $change, $undo, $of_readers) = @$case;
+
+	$node->safe_psql('locks', "ALTER TABLE elsewhere.$change");
+	is_down($says, $name) if defined $says;
+	if (defined $of_readers)
+	{
+		is_up($name);
+		$one->query_fails("SELECT redis_try_read_lock('up')", '55000', $of_readers, "$name: a read lock");
+	}
+	$node->safe_psql('locks', "ALTER TABLE elsewhere.$undo");
+	is_up("$name: undone");
+}
+$node->safe_psql(
+	'locks', q{
+	CREATE TABLE copy (LIKE redis_lock_rows INCLUDING ALL);
+	ALTER EXTENSION lockredis DROP TABLE redis_lock_rows;
+	DROP TABLE redis_lock_rows});
+is_down(qr/has no table "redis_lock_rows"/, 'table dropped');
+$node->safe_psql(
+	'locks', q{
+	ALTER TABLE copy RENAME TO redis_lock_rows;
+	ALTER EXTENSION lockredis ADD TABLE redis_lock_rows});
+is_up('table made anew');
 
 # The database goes, by force, and comes back.
 $node->safe_psql('postgres', 'DROP DATABASE locks WITH (FORCE)');
@@ -159,6 +163,49 @@ is_down(qr/database "locks" does not exist/i, 'DROP DATABASE');
 $node->safe_psql('postgres', 'CREATE DATABASE locks');
 $node->safe_psql('locks', 'CREATE EXTENSION lockredis');
 is_up('database created anew');
+
+# ----------
+# A database that nobody can connect to
+# ----------
+
+# The worker waits instead of starting and dying all the time: no worker dies meanwhile but the
+# first one, which may find out by connecting, and one more.
+sub is_down_calmly
+{
+	my ($says, $name) = @_;
+
+	$node->log_since_here;
+	# Until it has ended it grants what is asked for.
+	my $worker = $node->table_worker_pid;
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+	poll_until("$name: the worker to end", sub { ($node->table_worker_pid // 0) != $worker });
+	is_down($says, $name);
+
+	# Nothing can be waited for here: that something does not happen.
+	pause(7);
+	cmp_ok($node->times_logged(qr/FATAL: /), '<=', 2, "$name: the worker does not die again and again");
+	$one->query_fails("SELECT redis_try_lock('down')", '55000', $says, "$name: says it still");
+	return;
+}
+
+$node->value(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'locks'});
+is_down_calmly(qr/Database "locks" is invalid, as DROP DATABASE was interrupted/, 'invalid');
+$node->safe_psql('postgres', $_) foreach 'DROP DATABASE locks', 'CREATE DATABASE locks';
+$node->safe_psql('locks', 'CREATE EXTENSION lockredis');
+is_up('made anew');
+
+$node->value('ALTER DATABASE locks ALLOW_CONNECTIONS false');
+is_down_calmly(qr/Database "locks" accepts no connections/, 'closed');
+$node->value('ALTER DATABASE locks ALLOW_CONNECTIONS true');
+is_up('opened');
+
+my $version = $node->data_dir . '/base/'
+  . $node->value(q{SELECT oid FROM pg_database WHERE datname = 'locks'}) . '/PG_VERSION';
+rename $version, "$version.away" or die "could not rename $version: $!";
+is_down_calmly(qr/Database "locks" could not be connected to; the server log says why/, 'damaged');
+ok($node->logged(qr/PG_VERSION/), 'damaged: it says why');
+rename "$version.away", $version or die "could not rename $version.away: $!";
+is_up('mended');
 
 # ----------
 # A standby

@@ -1,18 +1,14 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Deadlocks among locks of several kinds: over one of several readers, between several keys
-# at once and single ones, between fair and plain locks, in the store's order and in the
-# queue; the DETAIL names the key of each edge, and whoever is not in the cycle is left alone.
+# at once and single ones, between three kinds; the DETAIL names the key of each edge,
+# and whoever is not in the cycle is left alone.
 # Proves G11.
 
 use LockRedis::Test;
 
-my $redis = LockRedis::Redis->new;
-my @nodes = (
-	LockRedis::Node->create('redis', redis => $redis,
-		settings => { 'lockredis.lease' => '1h', deadlock_timeout => '1h' }),
-	LockRedis::Node->create('table', mode => 'table',
-		settings => { 'lockredis.lease' => '1h', deadlock_timeout => '1h' }));
+my ($node, $redis, $one, $two, $three, $four) = servers(sessions => 4,
+	settings => { 'lockredis.lease' => '1h', deadlock_timeout => '1h' });
 my $soon = limit(60);
 
 # The others wait already; this one looks, so it is the victim.
@@ -40,7 +36,7 @@ sub is_victim
 # It waits for the key, as one of so many.
 sub waits
 {
-	my ($node, $session, $key, $sql) = @_;
+	my ($session, $key, $sql) = @_;
 	my $n = $node->count_locks("key = '$key' AND waiting_since IS NOT NULL");
 
 	$session->start($sql);
@@ -56,76 +52,44 @@ sub ends
 	return;
 }
 
-foreach my $node (@nodes)
-{
-	my $mode = $node->name;
-	my ($one, $two, $three, $four) = my @sessions = map { $node->session } 1 .. 4;
+# A writer waits for all who read: a cycle over the second of them is enough.
+$one->query("SELECT redis_read_lock('k')");
+$two->query("SELECT redis_read_lock('k')");
+$four->query("SELECT redis_read_lock('k')");
+$three->query("SELECT redis_lock('x')");
+waits($three, 'k', "SELECT redis_write_lock('k')");
+is_victim($two, "SELECT redis_lock('x')", 'one of three readers',
+	[ $two, 'x', $three ], [ $three, 'k', $two ]);
+ok($three->is_running, 'the writer waits for the readers');
+$_->query_is("SELECT redis_read_unlock('k')", 't') foreach $one, $two, $four;
+ends($three, 'the writer');
+$three->query_is("SELECT redis_write_unlock('k'), redis_unlock('x')", 't|t');
 
-	$node->wait_for_up;
+# Several keys at once, against single ones in another order.
+$one->query("SELECT redis_lock('c')");
+$two->query("SELECT redis_lock('a')");
+waits($two, 'c', "SELECT redis_multi_lock('{b,c}')");
+is_victim($one, "SELECT redis_multi_lock('{a,b}')", 'several keys',
+	[ $one, 'a', $two ], [ $two, 'c', $one ]);
+$one->query_is("SELECT redis_unlock('c')", 't');
+ends($two, 'the other one');
+$two->query_is("SELECT redis_multi_unlock('{a,b,c}')", 't');
 
-	# A writer waits for all who read: a cycle over the second of them is enough.
-	$one->query("SELECT redis_read_lock('k')");
-	$two->query("SELECT redis_read_lock('k')");
-	$four->query("SELECT redis_read_lock('k')");
-	$three->query("SELECT redis_lock('x')");
-	waits($node, $three, 'k', "SELECT redis_write_lock('k')");
-	is_victim($two, "SELECT redis_lock('x')", "$mode: one of three readers",
-		[ $two, 'x', $three ], [ $three, 'k', $two ]);
-	ok($three->is_running, 'the writer waits for the readers');
-	$_->query_is("SELECT redis_read_unlock('k')", 't') foreach $one, $two, $four;
-	ends($three, 'the writer');
-	$three->query_is("SELECT redis_write_unlock('k'), redis_unlock('x')", 't|t');
-
-	# A reader waits for the writer ahead of it, who waits for another reader.
-	$one->query("SELECT redis_read_lock('k')");
-	$two->query("SELECT redis_lock('x')");
-	waits($node, $three, 'k', "SELECT redis_write_lock('k')");
-	waits($node, $two, 'k', "SELECT redis_read_lock('k')");
-	is_victim($one, "SELECT redis_lock('x')", "$mode: behind a writer", [ $one, 'x', $two ]);
-	$one->query_is("SELECT redis_read_unlock('k')", 't');
-	ends($three, 'the writer');
-	$three->query_is("SELECT redis_write_unlock('k')", 't');
-	ends($two, 'the reader behind it');
-	$two->query_is("SELECT redis_read_unlock('k'), redis_unlock('x')", 't|t');
-
-	# Several keys at once, against single ones in another order.
-	$one->query("SELECT redis_lock('c')");
-	$two->query("SELECT redis_lock('a')");
-	waits($node, $two, 'c', "SELECT redis_multi_lock('{b,c}')");
-	is_victim($one, "SELECT redis_multi_lock('{a,b}')", "$mode: several keys",
-		[ $one, 'a', $two ], [ $two, 'c', $one ]);
-	$one->query_is("SELECT redis_unlock('c')", 't');
-	ends($two, 'the other one');
-	$two->query_is("SELECT redis_multi_unlock('{a,b,c}')", 't');
-
-	# Fair and plain locks: the one who has the fair lock waits for a plain one.
-	$one->query("SELECT redis_fair_lock('f')");
-	$two->query("SELECT redis_lock('p')");
-	waits($node, $one, 'p', "SELECT redis_lock('p')");
-	is_victim($two, "SELECT redis_fair_lock('f')", "$mode: fair and plain",
-		[ $two, 'f', $one ], [ $one, 'p', $two ]);
-	$two->query_is("SELECT redis_unlock('p')", 't');
-	ends($one, 'the one with the fair lock');
-	$one->query_is("SELECT redis_unlock('f'), redis_unlock('p')", 't|t');
-
-	# Round over three kinds; who waits beside is left alone.
-	$one->query("SELECT redis_fair_lock('f')");
-	$two->query("SELECT redis_write_lock('w')");
-	$three->query("SELECT redis_multi_lock('{p,q}')");
-	waits($node, $four, 'f', "SELECT redis_fair_lock('f')");
-	waits($node, $two, 'f', "SELECT redis_fair_lock('f')");
-	waits($node, $one, 'q', "SELECT redis_lock('q')");
-	is_victim($three, "SELECT redis_read_lock('w')", "$mode: three kinds",
-		[ $three, 'w', $two ], [ $two, 'f', $one ], [ $one, 'q', $three ]);
-	is((scalar grep { $_->is_running } $one, $two, $four), 3, 'nobody else ends');
-	$three->query_is("SELECT redis_multi_unlock('{p,q}')", 't');
-	ends($one, 'the one with the fair lock');
-	$one->query_is("SELECT redis_unlock('f'), redis_unlock('q')", 't|t');
-	ends($four, 'the one beside');
-	$four->query_is("SELECT redis_unlock('f')", 't');
-	ends($two, 'the writer');
-	$two->query_is("SELECT redis_unlock('f'), redis_write_unlock('w')", 't|t');
-
-	$_->quit foreach @sessions;
-}
-end_test($nodes[0], $redis);
+# Round over three kinds; who waits beside is left alone.
+$one->query("SELECT redis_fair_lock('f')");
+$two->query("SELECT redis_write_lock('w')");
+$three->query("SELECT redis_multi_lock('{p,q}')");
+waits($four, 'f', "SELECT redis_fair_lock('f')");
+waits($two, 'f', "SELECT redis_fair_lock('f')");
+waits($one, 'q', "SELECT redis_lock('q')");
+is_victim($three, "SELECT redis_read_lock('w')", 'three kinds',
+	[ $three, 'w', $two ], [ $two, 'f', $one ], [ $one, 'q', $three ]);
+is((scalar grep { $_->is_running } $one, $two, $four), 3, 'nobody else ends');
+$three->query_is("SELECT redis_multi_unlock('{p,q}')", 't');
+ends($one, 'the one with the fair lock');
+$one->query_is("SELECT redis_unlock('f'), redis_unlock('q')", 't|t');
+ends($four, 'the one beside');
+$four->query_is("SELECT redis_unlock('f')", 't');
+ends($two, 'the writer');
+$two->query_is("SELECT redis_unlock('f'), redis_write_unlock('w')", 't|t');
+end_test($node, $redis);

@@ -58,17 +58,12 @@ my $keys = scalar @asks;
 my %ways = (
 	'the tables' => 'LOCK TABLE redis_lock_rows, redis_lock_shares, redis_lock_values',
 	'a REINDEX' => 'REINDEX TABLE redis_lock_rows; REINDEX TABLE redis_lock_values',
-	'an index' =>
-	  'LOCK TABLE redis_lock_values; ALTER INDEX redis_lock_rows_pkey SET TABLESPACE elsewhere',
 	'rows that are inserted' => qq{
 		INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
 		SELECT 'k' || i, 'x', '1 h', 'infinity' FROM generate_series(1, $keys) i;
 		INSERT INTO redis_lock_values
 		SELECT 'k' || i, kind, 1 FROM generate_series(1, $keys) i,
 			unnest('{permit,semaphore,latch}'::text[]) kind});
-mkdir $node->basedir . '/elsewhere' or die "mkdir: $!";
-$node->safe_psql('postgres', "CREATE TABLESPACE elsewhere LOCATION '" . $node->basedir . "/elsewhere'");
-
 my @sessions = map { $node->session } @asks;
 foreach my $way (sort keys %ways)
 {
@@ -94,20 +89,6 @@ $_->quit foreach @sessions;
 # Others go on
 # ----------
 
-# Rows of other keys, in the same transactions of the worker.
-$one->query("SELECT redis_lock('h')");
-$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'h' FOR UPDATE");
-patient();
-$one->start("SELECT redis_unlock('h')");
-$two->query(q{DO $$ BEGIN FOR i IN 1 .. 100 LOOP
-	PERFORM redis_lock('other');
-	IF NOT redis_unlock('other') THEN RAISE 'lost'; END IF;
-	END LOOP; END $$});
-ok($one->is_running, 'a release waits for the row');
-$admin->query('ROLLBACK');
-is($one->wait(limit(60))->value, 't', 'and is done when that is free');
-impatient();
-
 # Several keys of one session, one of which is blocked.
 $one->query("SELECT redis_lock('h' || i) FROM generate_series(1, 9) i");
 $admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'h5' FOR UPDATE");
@@ -124,20 +105,6 @@ is($one->query('COMMIT', limit(50))->error, undef, 'COMMIT does not wait for it'
 impatient();
 $admin->query('ROLLBACK');
 poll_until('the watchdog to give it back', sub { !$table->all_keys });
-
-# ----------
-# A lease runs on
-# ----------
-
-$three->query("SET lockredis.lease = '3s'; SELECT redis_lock('lease')");
-$two->query("SELECT redis_lock('renewed')");
-$admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'lease' FOR UPDATE");
-$node->wait_for_loss('lease');
-$two->query_is("SELECT redis_extend('renewed', '1 h')", 't', 'another one is renewed');
-$three->query_warns("SELECT redis_unlock('lease')", 'f', '01000', qr/Its lease expired/, 'it is told');
-$admin->query('ROLLBACK');
-$two->query_is("SELECT redis_unlock('renewed')", 't');
-poll_until('nothing to be left', sub { !$table->all_keys });
 
 # The sweep cannot delete this row, which does not count for another lease nevertheless.
 $three->query("SELECT redis_lock('swept', '9s')");
@@ -181,39 +148,6 @@ $three->query_is("SELECT redis_lock('c'), redis_condition_notify('c'), redis_unl
 	'one is told');
 is($two->wait(limit(30))->value, 't', 'who still waits');
 $two->query_is("SELECT redis_unlock('c')", 't');
-
-# ----------
-# The worker waits for nobody
-# ----------
-
-# A row comes between its look and its write: while it is in an index that was made before that
-# of the key, where it stays until that row is there.
-$admin->query(
-	qq{CREATE FUNCTION slow_to_write(key text) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS \$\$
-	  BEGIN
-		IF key = 'late' AND pg_backend_pid() = $worker THEN
-			WHILE NOT pg_try_advisory_xact_lock_shared(257) LOOP
-				PERFORM pg_sleep(0.01);
-			END LOOP;
-		END IF;
-		RETURN 1;
-	  END \$\$;
-	  CREATE INDEX slow ON redis_lock_rows (slow_to_write(key));
-	  ALTER TABLE redis_lock_rows DROP CONSTRAINT redis_lock_rows_pkey;
-	  ALTER TABLE redis_lock_rows ADD PRIMARY KEY (key);
-	  SELECT pg_advisory_lock(257)});
-$node->set('lockredis.command_timeout' => '15s');
-$one->start("SELECT redis_try_lock('late')");
-$node->wait_for_event($worker, 'PgSleep');
-$admin->query(
-	q{BEGIN; INSERT INTO redis_lock_rows (key, owner, lease, expires_at)
-	  VALUES ('late', 'x', '1 h', 'infinity');
-	  SELECT pg_advisory_unlock(257)});
-$two->query_is("SELECT redis_try_lock('other'), redis_unlock('other')", 't|t', 'another key');
-$one->wait(limit(90))->fails('55P03', qr/blocked/, 'a row that came between');
-impatient();
-$admin->query('ROLLBACK; DROP INDEX slow');
-$one->query_is("SELECT redis_try_lock('late'), redis_unlock('late')", 't|t', 'when it is over');
 
 unlike($node->log_text, qr/process $worker still waiting/, 'the worker has waited for nobody');
 is($node->table_worker_pid, $worker, 'the worker is the same one');

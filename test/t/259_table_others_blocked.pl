@@ -38,27 +38,16 @@ sub answer_to
 # Who has it
 # ----------
 
-my %take = (
-	permit => 'redis_permit_lock', read => 'redis_read_lock', write => 'redis_write_lock');
 my %ways = (
 	permit => [
 		'LOCK TABLE redis_lock_shares', 'LOCK TABLE redis_lock_values',
 		"SELECT FROM redis_lock_shares WHERE key = 'permit' FOR UPDATE" ],
-	read => ['LOCK TABLE redis_lock_shares'],
-	write => ['LOCK TABLE redis_lock_shares']);
+	read => ['LOCK TABLE redis_lock_shares']);
 
 $force->query("SELECT redis_permit_init('permit', 2)");
 foreach my $kind (sort keys %ways)
 {
-	$one->query("SELECT $take{$kind}('$kind')");
-	if ($kind eq 'write')
-	{
-		$one->query("SELECT redis_read_lock('$kind')");
-	}
-	else
-	{
-		$two->query("SELECT $take{$kind}('$kind')");
-	}
+	$_->query("SELECT redis_${kind}_lock('$kind')") foreach $one, $two;
 	foreach my $way (@{ $ways{$kind} })
 	{
 		$admin->query("BEGIN; $way");
@@ -76,7 +65,7 @@ foreach my $kind (sort keys %ways)
 		  ->fails('55P03', qr/blocked/, "$kind: $way: nothing was taken away");
 		$admin->query('ROLLBACK');
 		$_->query_is("SELECT redis_is_held('$kind', '$kind')", 't', "$kind: $way: still held")
-		  foreach $one, $kind eq 'write' ? () : $two;
+		  foreach $one, $two;
 	}
 	$force->query_is("SELECT redis_force_unlock('$kind')", 't', "$kind: taken away");
 	$_->query_is("SELECT redis_is_held('$kind')", 'f', "$kind: lost") foreach $one, $two;
