@@ -27,9 +27,6 @@ my $node = LockRedis::Node->create(
 	});
 $table->use_node($node);
 $node->wait_for_up;
-my $uuid;
-
-my $counters = qr/^redisson_lock_token:/;
 
 sub owner_in
 {
@@ -38,18 +35,6 @@ sub owner_in
 	return join ',', map { "$_=$hash->{$_}" } sort keys %$hash;
 }
 
-sub wait_for_row
-{
-	my ($key, $owner) = @_;
-
-	return poll_until("$key to be in the table as $owner",
-		sub { owner_in($table->hash($key)) eq $owner });
-}
-
-#
-# Settings
-#
-
 poll_until('the table worker to be there',
 	sub { $node->value(q{SELECT state FROM redis_lock_status WHERE role = 'table'}) eq 'up' });
 is( $node->value(
@@ -57,12 +42,6 @@ is( $node->value(
 		 FROM redis_lock_status ORDER BY node'),
 	"master|up|t|t|\ntable|up|f|t|",
 	'both stores are there, and Redis is in use');
-
-$node->log_since_here;
-$node->set('lockredis.fallback_after' => ($lease - 2) . 's');
-poll_until('the watchdog to say that this does not fit',
-	sub { $node->logged(qr/"lockredis.fallback_after" must be below/) });
-$node->set('lockredis.fallback_after' => "${after}s");
 
 #
 # The first outage: Redis is killed, and comes back empty.
@@ -77,7 +56,7 @@ $two->in_time("SELECT redis_lock('short', '700 ms')");    # too short
 $two->query_is("BEGIN; SELECT redis_xact_lock('xact')", '', 'of a transaction');
 $three->query_is("SELECT redis_lock('released')", '', 'to be given back');
 my $owner = owner_in($redis->hash('renewed'));
-($uuid) = $owner =~ /^([^:]+)/;
+my ($uuid) = $owner =~ /^([^:]+)/;
 
 # Somebody elsewhere, with a lease longer than ours.
 $redis->foreign_lock('long', ms => 600_000);
@@ -112,7 +91,7 @@ is( $node->value('SELECT state, in_use FROM redis_lock_status ORDER BY node'),
 like($node->value('SELECT reason FROM redis_lock_status WHERE in_use'),
 	qr/^Redis has not answered for \d/, 'with the reason');
 
-wait_for_row('renewed', $owner);
+poll_until('renewed to be in the table', sub { owner_in($table->hash('renewed')) eq $owner });
 foreach my $key (qw(given xact extended released))
 {
 	poll_until("$key to be in the table", sub { $table->cmd('EXISTS', $key) eq '1' });
@@ -142,10 +121,8 @@ is($node->value("SELECT redis_is_locked('renewed'), redis_lock_owner('renewed')"
 $new->wait(2 * $lease);
 # Counted from the first request without an answer, which may have been sent a moment before.
 cmp_ok(now() - $killed, '>=', $lease - 1, 'for one lease since Redis was there');
-$three->query_is("SELECT redis_try_lock('never seen')", 't', 'free after that');
-$three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
-$three->query_is("SELECT redis_try_lock('never seen')", 't', 'and free at once');
-$three->query_is("SELECT redis_unlock('never seen')", 't', 'given back');
+$three->query_is("SELECT redis_try_lock('never seen'), redis_unlock('never seen')", 't|t', $_)
+  foreach 'free after that', 'and at once';
 $three->query_is("SELECT redis_try_lock('long')", 'f', 'a longer lease is waited for');
 
 # Fencing tokens.
@@ -155,19 +132,14 @@ my $token = $node->value("SELECT token FROM redis_fences WHERE key = 'fenced'");
 cmp_ok($three->value("SELECT redis_fenced_xact_lock('fenced')"),
 	'>', $token, 'those that are recorded go on');
 
-
 # One of both levels: its token is the table's.
 $three->query_is("SELECT redis_lock('both')", '', 'a lock of the session');
 my $from_table = $three->value("SELECT redis_fenced_xact_lock('both')");
 $three->query_fails("SELECT redis_fenced_lock('both')", '55000', qr/redis_fenced_xact_lock/,
 	'a token of the table is none at session level');
-{
-	my $in_it = $three->query(
-		"SELECT redis_fenced_xact_lock('both') = redis_fence('both')");
-
-	is($in_it->value, 't', 'redis_fence has it in its transaction');
-	$three->query_is("SELECT redis_fence('both')", 'NULL', 'and not after it');
-}
+is($three->value("SELECT redis_fenced_xact_lock('both') = redis_fence('both')"),
+	't', 'redis_fence has it in its transaction');
+$three->query_is("SELECT redis_fence('both')", 'NULL', 'and not after it');
 
 # And back.
 $redis->start;
@@ -181,7 +153,6 @@ cmp_ok($redis->cmd('PTTL', 'given'), '>', 200_000, 'with all that is left of it'
 like(owner_in($redis->hash('new')), qr/^\Q$uuid\E:/, 'what was taken in the table');
 $two->query_is('COMMIT', '', 'a transaction outlives both switches');
 ok($redis->wait_for_key('xact', 0), 'and gives its lock back in Redis');
-
 
 # A token that the next holder gets from Redis must not have been had before.
 poll_until('the lock of both levels to be in Redis', sub { $redis->cmd('EXISTS', 'both') eq '1' });
@@ -201,7 +172,4 @@ is($node->lock_stat('losses'), 1, 'nothing but the short one was lost');
 
 $one->query_is('SELECT redis_unlock_all()', '3', 'given back');
 $new->query_is('SELECT redis_unlock_all()', '1', 'given back');
-nothing_left($node, $redis, keys => $counters);
-
-$_->quit foreach $one, $two, $three, $new;
-done_testing();
+end_test($node, $redis, keys => qr/^redisson_lock_token:/);

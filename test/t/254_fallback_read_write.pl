@@ -67,23 +67,7 @@ poll_until('what waited to be gone', sub { !$redis->cmd('EXISTS', 'lockredis_wri
 $redis->cmd('DEL', 'far', '{far}:x:1:rwlock_timeout:1');
 $one->query_is("SELECT redis_is_held('held'), redis_is_held('written'), redis_extend('held', '10min')",
 	't|t|t', 'held all the time');
-$two->query_is("SELECT redis_try_read_lock('held')", 't', 'others read');
-$two->query_is("SELECT redis_read_unlock('held')", 't');
-$two->start("SELECT redis_write_lock('written')");
-$node->wait_for_waiters('written', 1);
-$one->query_is("SELECT redis_write_unlock('written'), redis_read_unlock('held')", 't|t');
-is($two->wait($soon)->error, undef, 'others write');
-$two->query_is("SELECT redis_write_unlock('written')", 't');
-$one->query_is("SELECT redis_unlock('carried')", 't');
-
-# One that is given back while Redis is away is taken away when it is there.
-$one->query_is("SELECT redis_read_lock('given')", '');
-$node->cut_off($proxy);
-$one->query_warns("SELECT redis_read_unlock('given')", 't', '58000', qr/lock store/,
-	'given back without an answer');
-$node->reconnect($proxy);
-poll_until('it to be gone', sub { !$redis->cmd('EXISTS', 'given') });
-
+$one->query_is('SELECT redis_unlock_all()', '3', 'and given back');
 $_->quit foreach $one, $two, $three, $four;
 is($node->lock_stat('losses'), 1, 'one was lost');
 end_test($node, $redis);
