@@ -279,21 +279,27 @@ $one->query(q{
 	END $$;
 	SET client_min_messages = error;
 });
-foreach my $what ('greeting', 'reply')
+# Both of its greetings and of its replies are spoiled, until there were some of each.
+sub spoil_for
 {
-	hostile_to('watchdog', $what, $what eq 'greeting' ? 15 : 30,
-		once => $what eq 'greeting');
-	$spoiled = $hostile->spoiled;
-	poll_until(
-		"the watchdog to have got spoiled replies ($what)",
-		sub {
-			my $result = $one->query('CALL keep_taking()');
-			die "the session was lost: $result->{raw}" if $result->dead;
-			$hostile->spoiled - $spoiled >= $few;
-		},
-		60);
+	my ($who, $do) = @_;
+
+	foreach my $what ('greeting', 'reply')
+	{
+		hostile_to($who, $what, $what eq 'greeting' ? 15 : 30, once => $what eq 'greeting');
+		my $before = $hostile->spoiled;
+		poll_until("the $who to have got spoiled replies ($what)",
+			sub { $do->(); $hostile->spoiled - $before >= $few }, 60);
+	}
+	$hostile->good;
+	return;
 }
-$hostile->good;
+
+spoil_for('watchdog',
+	sub {
+		my $result = $one->query('CALL keep_taking()');
+		die "the session was lost: $result->{raw}" if $result->dead;
+	});
 $node->wait_for_up;
 is($node->watchdog_pid, $watchdog, 'the watchdog has survived');
 $one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
@@ -314,31 +320,13 @@ foreach my $i (0 .. 2)
 }
 $node->wait_for_waiters("awaited$_", 1) foreach 0 .. 2;
 $node->set(timeouts(limit(1000), limit(1000)));
-foreach my $what ('greeting', 'reply')
-{
-	hostile_to('listener', $what, $what eq 'greeting' ? 15 : 30,
-		once => $what eq 'greeting');
-	$spoiled = $hostile->spoiled;
-	poll_until(
-		"the listener to have got spoiled replies ($what)",
-		sub {
-			$redis->cmd('PUBLISH', "redisson_lock__channel:{awaited$_}", 0)
-			  foreach 0 .. 2;
-			$hostile->spoiled - $spoiled >= $few;
-		},
-		60);
-}
-$hostile->good;
+my $tell = sub { $redis->cmd('PUBLISH', "redisson_lock__channel:{awaited$_}", 0) foreach 0 .. 2 };
+spoil_for('listener', $tell);
 $redis->cmd('DEL', "awaited$_") foreach 0 .. 2;
 foreach my $i (0 .. 2)
 {
 	# Without a message of the deletion: a poll a second, or a message.
-	poll_until(
-		"waiter $i to have its lock",
-		sub {
-			$redis->cmd('PUBLISH', "redisson_lock__channel:{awaited$i}", 0);
-			!$waiters[$i]->is_running;
-		});
+	poll_until("waiter $i to have its lock", sub { $tell->(); !$waiters[$i]->is_running });
 	is($waiters[$i]->wait->error, undef, "waiter $i has its lock");
 }
 is($node->watchdog_pid, $watchdog, 'the watchdog has survived');
