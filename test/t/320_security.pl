@@ -4,11 +4,17 @@
 # - it cannot read where the locks are kept nor the password, wherever it looks
 # - no role that is not told to can have the server use another Redis
 # - a key is a name, never a command, a script, a pattern or a format
+# - who may create the extension, and what becomes of privileges that are changed
+# - nobody gives back or sees more than is theirs
+# - who takes all slots can be seen, and ended
+# - a wrapper that is SECURITY DEFINER can fix the terms of its lock
 # What functions do with values of Redis that are no locks is in 325_functions.
-# Proves G32, G33.
+# Proves G32, G33.  Shows what is not guaranteed: N16.
 
+use File::Basename qw(dirname);
 use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
+use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $secret = 'hush-7f3a9c';
 my $redis = LockRedis::Redis->new(name => 'safe', password => $secret);
@@ -29,6 +35,7 @@ $node->safe_psql(
 	CREATE ROLE bob LOGIN;
 	CREATE ROLE carol LOGIN;
 	CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
+	CREATE ROLE signals LOGIN IN ROLE pg_signal_backend;
 	CREATE DATABASE shop OWNER carol;
 	CREATE SCHEMA bob AUTHORIZATION bob;});
 $node->wait_for_up;
@@ -176,14 +183,6 @@ $bob->query_is(
 	"SET lockredis.lease = '1min'; SET lockredis.commit_guard = verify; SET lockredis.on_lost = cancel; RESET ALL",
 	'', 'what it may change');
 
-# The superuser is told that the place is not for a role or database either.
-foreach my $where ('ROLE bob', 'DATABASE shop')
-{
-	$admin->query_fails("ALTER $where SET lockredis.$_ = '" . $other->url . q{'},
-		'55P02', qr/cannot be changed now/, "ALTER $where SET lockredis.$_")
-	  foreach qw(url password_file);
-}
-
 # ----------
 # Keys
 # ----------
@@ -202,21 +201,11 @@ my @keys = (
 	'lock_token:{x}',
 	'lockredis.url', "\xf0\x9f\x94\x92");
 
-sub quoted
-{
-	my ($key) = @_;
-
-	$key =~ s/([\\'])/$1$1/g;
-	$key =~ s/\r/\\r/g;
-	$key =~ s/\n/\\n/g;
-	return "E'$key'";
-}
-
 my %harmless = map { $_ => 1 } qw(EVALSHA EVAL TIME CLIENT INFO AUTH PING);
 poll_until('earlier subscriptions to end', sub { !$redis->channels });
 foreach my $key (@keys)
 {
-	my $q = quoted($key);
+	my $q = "E'" . ($key =~ s/([\\'])/$1$1/gr =~ s/\r/\\r/gr =~ s/\n/\\n/gr) . "'";
 	my $shown = $key =~ s/([^ -~])/sprintf '\\x%02x', ord $1/gre;
 
 	$shown = substr($shown, 0, 30);
@@ -248,16 +237,13 @@ is_deeply([ grep { !/canary|redisson_lock_token:/ } $redis->all_keys ],
 	[], 'each was given back');
 
 # A waiter listens to its own channel; a key is no pattern.
-foreach my $key ('*', 'h[a-z]llo?')
-{
-	$redis->foreign_lock($key);
-	$node->queue_up($key, $bob => "SELECT redis_lock('$key')");
-	$redis->wait_for_subscribers($key, 1);
-	is($redis->cmd('PUBSUB', 'NUMPAT'), 0, "no pattern is subscribed to: $key");
-	$redis->foreign_unlock($key);
-	is($bob->wait->error, undef, "woken: $key");
-	$bob->query_is("SELECT redis_unlock('$key')", 't', "given back: $key");
-}
+$redis->foreign_lock('h[a-z]*');
+$node->queue_up('h[a-z]*', $bob => "SELECT redis_lock('h[a-z]*')");
+$redis->wait_for_subscribers('h[a-z]*', 1);
+is($redis->cmd('PUBSUB', 'NUMPAT'), 0, 'no pattern is subscribed to');
+$redis->foreign_unlock('h[a-z]*');
+is($bob->wait->error, undef, 'woken');
+$bob->query_is("SELECT redis_unlock('h[a-z]*')", 't', 'given back');
 $bob->query_fails($_, '22021', qr/0x00/, "NUL: $_")
   foreach q{SELECT redis_lock(E'a\\000b')},
   q{SELECT redis_lock(convert_from('\x610062', 'UTF8'))};
@@ -269,14 +255,226 @@ $fenced_in->query_is(
 	'', 'a prefix');
 is_deeply([ grep { !/canary|redisson_lock_token:/ } $redis->all_keys ],
 	["app\r\n%s{}:k"], 'is put before the key');
-$fenced_in->query_fails("$_ lockredis.key_prefix",
-	'42501', qr/permission denied/, "$_ by an ordinary role")
-  foreach 'RESET';
-$fenced_in->query_fails("SET lockredis.key_prefix = ''",
-	'42501', qr/permission denied/, 'SET by an ordinary role');
+$fenced_in->query_fails('RESET lockredis.key_prefix', '42501', qr/permission denied/, 'RESET by an ordinary role');
 $fenced_in->query_is("RESET ALL; DISCARD ALL; SELECT redis_is_held('k')",
 	'f', 'DISCARD ALL');
 $fenced_in->quit;
 $redis->cmd('FLUSHALL');
+
+my $alice = $node->session(user => 'alice');
+
+# ----------
+# Privileges
+# ----------
+
+# What PUBLIC may do with each function, table and view is in 325_functions.
+$shop->query_fails('CREATE EXTENSION lockredis',
+	'42501', qr/permission denied to create extension/,
+	'the owner of a database cannot create it');
+$shop->quit;
+is( $node->value(
+		q{SELECT DISTINCT superuser, trusted, relocatable FROM pg_available_extension_versions WHERE name = 'lockredis'}
+	),
+	't|f|f',
+	'superuser, not trusted, not relocatable');
+
+# Taken away from everybody, and given to one.
+$node->safe_psql(
+	'postgres', q{
+	REVOKE EXECUTE ON FUNCTION redis_lock(text, interval) FROM PUBLIC;
+	GRANT EXECUTE ON FUNCTION redis_lock(text, interval) TO alice;
+	REVOKE SELECT ON redis_fences FROM PUBLIC;});
+$bob->query_fails("SELECT redis_lock('k')", '42501',
+	qr/permission denied for function redis_lock/, 'EXECUTE can be revoked');
+$alice->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'and granted');
+$bob->query_fails('SELECT * FROM redis_fences', '42501',
+	qr/permission denied for table redis_fences/, 'keys of the fence table can be hidden');
+$bob->query_is("SELECT redis_fenced_xact_lock('k') > 0", 't',
+	'who cannot read it still records');
+$node->safe_psql(
+	'postgres', q{
+	GRANT EXECUTE ON FUNCTION redis_lock(text, interval) TO PUBLIC;
+	REVOKE EXECUTE ON FUNCTION redis_lock(text, interval) FROM alice;
+	GRANT SELECT ON redis_fences TO PUBLIC;});
+
+# Processes.  The watchdog has no role, and is nobody's to end.
+my $watchdog = $node->watchdog_pid;
+$bob->query_fails("SELECT pg_terminate_backend($watchdog)",
+	'42501', qr/must be|permission denied/, 'an ordinary role cannot end the watchdog');
+my $signals = $node->session(user => 'signals');
+$signals->query_fails("SELECT $_($watchdog)",
+	'42501', qr/must be a? ?superuser|permission denied/, "nor can a role of pg_signal_backend: $_")
+  foreach qw(pg_cancel_backend pg_terminate_backend);
+is($node->watchdog_pid, $watchdog, 'it runs');
+
+# ----------
+# What others have
+# ----------
+
+$alice->query_is("SELECT redis_lock('alice''s'); SELECT redis_fenced_lock('fenced') > 0",
+	"\nt", 'two locks of alice');
+$alice->query("BEGIN; SELECT redis_xact_lock('in transaction')");
+foreach my $key ("alice''s", 'fenced', 'in transaction')
+{
+	$bob->query_warns("SELECT redis_unlock('$key')",
+		'f', '01000', qr/you don't own/, "no unlock of $key");
+	$bob->query_fails("SELECT redis_extend('$key', '1h')",
+		'55000', qr/you don't own/, "no extend of $key");
+	$bob->query_fails("SELECT redis_assert_held('$key')",
+		'55000', qr/you don't own/, "no assert of $key");
+	$bob->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key'), redis_fence('$key')",
+		'f|0|NULL', "$key is not held");
+}
+$bob->query_is('SELECT redis_unlock_all()', '0', 'redis_unlock_all gives nothing of hers');
+$bob->query_is('DISCARD ALL', '', 'nor does DISCARD ALL');
+is_deeply([ sort grep { !/token/ } $redis->all_keys ],
+	[ "alice's", 'fenced', 'in transaction' ], 'all of it is still locked');
+
+# What the views tell of them: never the key or the owner, lost or waiting.
+$redis->cmd('DEL', "alice's");
+$redis->foreign_lock("alice's", owner => 'thief:1');
+$alice->query_is("SELECT redis_extend('alice''s', '1h')", 'f', 'alice finds out');
+my $waiting = $node->session(user => 'alice');
+$node->queue_up('fenced', $waiting => "SELECT redis_lock('fenced')");
+my $hidden = q{SELECT count(*), count(key), count(owner), count(lost_reason), count(pid), count(usesysid)};
+is( $node->value("$hidden FROM redis_locks"),
+	'4|4|3|1|4|4', 'the administrator sees it all');
+$bob->query_is("$hidden FROM $_", '4|0|0|0|4|4', "bob sees that they are there: $_")
+  foreach 'redis_locks', 'lockredis_locks()';
+unlike($bob->query('SELECT l FROM redis_locks l')->out,
+	qr/alice's|fenced|in transaction|thief/, 'and in no column what they are');
+is(found($bob, 'thief:1'), '', 'nor in any other view');
+$node->safe_psql('postgres', 'GRANT alice TO bob');
+$bob->query_is("$hidden FROM redis_locks", '4|4|3|1|4|4', 'a member of her role sees them');
+$node->safe_psql('postgres', 'REVOKE alice FROM bob');
+$bob->query_is('SELECT address FROM redis_lock_status', 'NULL', 'no address for bob');
+like($node->value('SET ROLE monitor; SELECT address FROM redis_lock_status'),
+	qr/\Q$place\E/, 'but for pg_monitor');
+$waiting->cancel;
+$waiting->wait;
+$waiting->quit;
+$alice->query('ROLLBACK');
+$alice->query('SELECT redis_unlock_all()');
+poll_until('all to be given back', sub { $node->count_locks == 0 });
+$redis->cmd('FLUSHALL');
+
+# Rows belong to the role that connected, whatever the session calls itself
+# when it takes its first lock.
+my $pooler = $node->session;
+$pooler->query("SET SESSION AUTHORIZATION alice; SELECT redis_lock('first')");
+$pooler->query("RESET SESSION AUTHORIZATION; SET SESSION AUTHORIZATION bob; SELECT redis_lock('second')");
+is( $node->value(
+		q{SELECT count(*), count(DISTINCT a.usesysid), bool_and(l.usesysid = a.usesysid)
+		    FROM redis_locks l JOIN pg_stat_activity a USING (pid)}),
+	'2|1|t',
+	'redis_locks.usesysid is that of pg_stat_activity');
+$alice->query_is('SELECT key FROM redis_locks', "NULL\nNULL",
+	'no role sees the keys of another through it');
+$pooler->quit;
+
+# ----------
+# Slots
+# ----------
+
+# bob takes all that there are: others are refused with an error that is in the
+# log, and the view tells whose they are.
+$node->log_since_here;
+$bob->query_is("SELECT count(redis_lock('b' || i)) FROM generate_series(1, 30) i",
+	'30', 'bob takes all slots');
+$alice->query_fails("SELECT redis_lock('k')", '53400',
+	qr/out of slots.*HINT.*lockredis\.max_locks.*30/s, 'alice gets none');
+ok($node->logged(qr/ERROR:  out of slots for Redis locks/), 'which is in the log');
+is( $node->value(
+		q{SELECT usesysid::regrole, count(*), max(current_setting('lockredis.max_locks')::int) FROM redis_locks GROUP BY 1}),
+	'bob|30|30',
+	'the administrator sees who has them');
+$signals->query_is('SELECT pg_terminate_backend(' . $bob->pid . ')',
+	't', 'and ends the session');
+poll_until('the session to be gone', sub { $bob->is_gone });
+$bob->quit;
+$alice->query_is("SELECT redis_try_lock('k'), redis_unlock('k')",
+	't|t', 'which frees them');
+$bob = $node->session(user => 'bob');
+
+# What takes no slot: keys that hold_at_least keeps, counters, rows of the fence
+# table.  A role without these functions can make none.
+$bob->query_is(
+	"CALL redis_with_lock('kept', 'SELECT 1', hold_at_least => '10min')",
+	't', 'hold_at_least');
+$bob->query_is("SELECT redis_fenced_xact_lock('counted') > 0", 't', 'a counter');
+ok(poll_until('the counted one to be given back', sub { $node->count_locks == 0 }),
+	'no row of redis_locks');
+is_deeply([ $redis->all_keys ], [ 'kept', 'redisson_lock_token:{counted}' ],
+	'but keys in Redis');
+my $costly = join ', ', map { "redis_$_" } (
+	map { "$_(text, interval)" } 'fenced_lock', 'fenced_xact_lock'),
+  map { "$_(text, interval, interval)" } 'try_fenced_lock',
+  'try_fenced_xact_lock';
+my $job = 'redis_with_lock(text, text, interval, interval, interval, boolean)';
+$node->safe_psql('postgres',
+	"REVOKE EXECUTE ON FUNCTION $costly FROM PUBLIC; REVOKE EXECUTE ON PROCEDURE $job FROM PUBLIC");
+$bob->query_fails($_, '42501', qr/permission denied/, $_)
+  foreach "CALL redis_with_lock('k2', 'SELECT 1', hold_at_least => '10min')",
+  map { "SELECT redis_$_('k2')" }
+  qw(fenced_lock fenced_xact_lock try_fenced_lock try_fenced_xact_lock);
+is(scalar $redis->all_keys, 2, 'no more of them');
+$node->safe_psql('postgres',
+	"GRANT EXECUTE ON FUNCTION $costly TO PUBLIC; GRANT EXECUTE ON PROCEDURE $job TO PUBLIC");
+$redis->cmd('FLUSHALL');
+
+# ----------
+# Wrappers
+# ----------
+
+# A function that is SECURITY DEFINER gives one lock, on its own terms: settings of the caller do
+# not weaken it, and the caller cannot give it back.  As the page has it, where the extension has a
+# schema of its own.
+{
+	my $page = slurp_file(dirname(__FILE__) . '/../../docs/security.md');
+	my ($wrapper) = $page =~ /^### One lock to one role\n+```sql\n(.*?)^```/ms;
+
+	$node->safe_psql(
+		'shop', "CREATE SCHEMA lockredis; GRANT USAGE ON SCHEMA lockredis TO PUBLIC;
+		CREATE EXTENSION lockredis SCHEMA lockredis;
+		CREATE TABLE account (balance int); INSERT INTO account VALUES (100);
+		CREATE ROLE cashier LOGIN; $wrapper");
+	my $cashier = $node->session(user => 'cashier', dbname => 'shop');
+
+	$cashier->query_fails("SELECT lockredis.$_('account')",
+		'42501', qr/permission denied for schema lockredis/, "wrapped: no $_")
+	  foreach qw(redis_lock redis_try_xact_lock redis_fenced_lock redis_unlock);
+	$cashier->query(
+		"SET lockredis.commit_guard = off; SET lockredis.on_lost = terminate; SET lockredis.lease = '100ms'");
+	$cashier->query_is('BEGIN; SELECT withdraw(10)', '', 'but by the wrapper');
+	is( $node->value(q{SELECT lease = '30s', scope, usesysid::regrole FROM redis_locks}),
+		't|transaction|cashier', 'with its own lease');
+	$admin->take_away('account');
+	$cashier->query_fails('COMMIT', '40001', qr/lost/,
+		'the guard of the wrapper counts, not that of the caller');
+	$cashier->query_is('SELECT withdraw(10)', '', 'again');
+	$cashier->quit;
+	is($node->safe_psql('shop', 'SELECT balance FROM account'), 90, 'withdrawn once');
+}
+
+# The job runner runs as its caller, also after its commits, and not inside a
+# procedure of somebody else's rights.
+$node->safe_psql('postgres', <<'SQL');
+CREATE TABLE account (balance int);
+CREATE TABLE ran_as (who text);
+GRANT INSERT ON ran_as TO PUBLIC;
+CREATE PROCEDURE job(command text) LANGUAGE plpgsql SECURITY DEFINER
+	SET search_path = pg_catalog, pg_temp
+	AS $$ DECLARE ran boolean; BEGIN CALL public.redis_with_lock('job', command, ran => ran); END $$;
+SQL
+my $write = q{'INSERT INTO public.ran_as VALUES (current_user)'};
+$bob->query_is("CALL redis_with_lock('job', $write)", 't', 'a job');
+$admin->query_is("SET ROLE alice; CALL redis_with_lock('job', $write); SELECT current_user; RESET ROLE",
+	"t\nalice", 'a job after SET ROLE');
+$bob->query_fails("CALL job($write)", '2D000', qr/transaction block/,
+	'none through a procedure that is SECURITY DEFINER');
+$bob->query_fails("CALL redis_with_lock('job', 'UPDATE public.account SET balance = 0')",
+	'42501', qr/permission denied for table account/, 'with no more rights than its caller has');
+is($node->value(q{SELECT string_agg(who, ' ' ORDER BY who) FROM ran_as}),
+	'alice bob', 'each ran as its caller');
 
 end_test($node, $redis);

@@ -2,12 +2,11 @@
 
 # The extension in a schema of its own, as the documentation recommends, and in
 # public: the same functions, views and tables, found by the search path or by
-# their qualified names only; upgrade, dump and restore; table mode.  And what a
-# grant on all functions of public hands out.
+# their qualified names only; upgrade; table mode.  332_dump has dumps of it, 340_docs_commands
+# has what a grant on all functions of public hands out.
 # Proves G33, G34.
 
 use LockRedis::Test;
-use PostgreSQL::Test::Utils;
 
 # As the documentation has it
 sub create_extension
@@ -85,46 +84,8 @@ foreach my $case (
 	works($name, $schema, $s);
 	$s->quit;
 }
-{
-	my $s = $node->session(dbname => 'app', user => 'alice');
-
-	$s->query_fails("SELECT redis_lock('k')",
-		'42883', qr/does not exist/, 'own schema: not in the search path');
-	$s->quit;
-}
-
-# One key in all databases, wherever the extension is
-{
-	my $one = $node->session(dbname => 'app');
-	my $two = $node->session;
-
-	$one->query("SELECT lockredis.redis_lock('shared')");
-	$two->query_is("SELECT redis_try_lock('shared')", 'f', 'one key for both places');
-	$one->query("SELECT lockredis.redis_unlock('shared')");
-	$_->quit foreach $one, $two;
-}
-
 # ----------
-# Grants
-# ----------
-
-my $allowed = q{SELECT string_agg(proname, ' ' ORDER BY proname) FROM pg_proc
-	WHERE proname IN ('redis_force_unlock', 'redis_fence_check', 'redis_fence_forget')
-	  AND has_function_privilege('alice', oid, 'EXECUTE')};
-foreach my $case (
-	[ 'postgres', 'redis_fence_check redis_fence_forget redis_force_unlock' ],
-	[ 'app', '' ])
-{
-	my ($dbname, $expected) = @$case;
-
-	is($node->value($allowed, dbname => $dbname), '', "$dbname: revoked");
-	$node->value('GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA public TO alice', dbname => $dbname);
-	is($node->value($allowed, dbname => $dbname),
-		$expected, "$dbname: after a grant on all functions in public");
-}
-
-# ----------
-# Upgrade, dump, restore
+# Upgrade
 # ----------
 
 my $where = q{SELECT extversion || ' ' || extnamespace::regnamespace FROM pg_extension WHERE extname = 'lockredis'};
@@ -136,25 +97,10 @@ create_extension($node, 'upgraded', '1.0');
 $node->value('ALTER EXTENSION lockredis UPDATE', dbname => 'upgraded');
 is($node->value($where, dbname => 'upgraded'), "$version lockredis", 'upgraded, in its place');
 
-my $dump = "$PostgreSQL::Test::Utils::tmp_check/own_schema.dump";
-my $rows = 'SELECT string_agg(concat_ws($$=$$, key, token), $$,$$ ORDER BY key) FROM lockredis.redis_fences';
-
-$node->value(q{SELECT lockredis.redis_fenced_xact_lock('dumped')}, dbname => 'app');
-command_ok([ 'pg_dump', '-Fc', '-f', $dump, '-d', $node->connstr('app') ], 'dumped');
-$node->value('CREATE DATABASE restored');
-command_ok([ 'pg_restore', '-e', '-d', $node->connstr('restored'), $dump ], 'restored');
-is($node->value($where, dbname => 'restored'), "$version lockredis", 'in its schema');
-is( $node->value($rows, dbname => 'restored'),
-	$node->value($rows, dbname => 'app'),
-	'with the tokens');
-foreach my $dbname ('upgraded', 'restored')
 {
-	my $s = $node->session(
-		dbname => $dbname,
-		user => 'alice',
-		settings => { search_path => 'pg_catalog' });
+	my $s = $node->session(dbname => 'upgraded', user => 'alice', settings => { search_path => 'pg_catalog' });
 
-	works($dbname, 'lockredis.', $s);
+	works('upgraded', 'lockredis.', $s);
 	$s->quit;
 }
 nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);

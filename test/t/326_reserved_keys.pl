@@ -4,39 +4,19 @@
 # one, with and without a prefix, and nothing is done there.  Proves G33.
 
 use LockRedis::Test;
+use LockRedis::Topic::Rights;
 
-my ($node, $redis, $s) = servers(sessions => 1, redis => lock_store);
+my ($node, $redis, $s) = servers(sessions => 1);
 my $prefixed = $node->session(settings => { 'lockredis.key_prefix' => 'app:' });
 my $tagged = $node->session(settings => { 'lockredis.key_prefix' => '{app}:' });
 my $ours = $node->session(settings => { 'lockredis.key_prefix' => 'lockredis_' });
 my $half = $node->session(settings => { 'lockredis.key_prefix' => 'redisson' });
 
-# All functions with a key, from the catalog: one that is added is called, too.  Other
-# arguments: those that it has a default for are left out.
-my @functions = map { [ split /\|/ ] } split /\n/, $node->value(<<'SQL');
-SELECT string_agg(concat_ws('|', CASE p.prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT' END, p.proname, p.proargtypes[0] = 'text[]'::regtype, rest), E'\n')
-  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis',
-  LATERAL (SELECT coalesce(string_agg(CASE WHEN p.proargnames[a.n] = 'kind' THEN $$'read'$$ WHEN p.proargnames[a.n] = 'id' THEN quote_literal(repeat('0', 32)) WHEN a.type = 'interval'::regtype THEN $$'1s'$$ WHEN a.type = 'text'::regtype THEN $$'SELECT 1'$$ ELSE '1' END, ', ' ORDER BY a.n), '') AS rest
-    FROM unnest(p.proargtypes) WITH ORDINALITY AS a(type, n)
-   WHERE a.n > 1 AND a.n <= p.pronargs - p.pronargdefaults) x
- WHERE p.proargnames[1] IN ('key', 'keys') AND p.proargtypes[0] IN ('text'::regtype, 'text[]'::regtype)
-SQL
+my @functions = sort grep { $judged{$_}{call} =~ /%s/ } keys %judged;
 cmp_ok(scalar @functions, '>=', 80, 'functions with a key');
-
-sub call_of
+foreach my $call (map { call_of($_, 'lockredis_tickets:{other}') } @functions)
 {
-	my ($function, $key) = @_;
-	my ($how, $name, $is_array, $rest) = @$function;
-	my $first = $is_array eq 't' ? "ARRAY['free', '$key']" : "'$key'";
-
-	return "$how $name(" . join(', ', $first, $rest ? $rest : ()) . ')';
-}
-
-foreach my $function (@functions)
-{
-	$s->query_fails(call_of($function, 'lockredis_tickets:{other}'),
-		'42501', qr/lock key "lockredis_tickets:\{other\}" is reserved/, call_of($function, 'ours'));
+	$s->query_fails($call, '42501', qr/lock key "lockredis_tickets:\{other\}" is reserved/, $call);
 }
 
 # Every name that is derived from a key: of Redisson, of ours, of a name with braces.

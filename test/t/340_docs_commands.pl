@@ -73,7 +73,7 @@ my @rules = grep { /^ACL SETUSER/ } @acl;
 my @others = grep { !/^ACL SETUSER/ } @acl;
 my ($everything, $rule, $tokens, $all, $all_tokens, undef, $read_write, $fair) = @rules;
 
-# 440_acl tries the others.
+# 440_acl tries them with all functions.
 cmp_ok(scalar @rules, '>=', 9, 'acl.md: the rules');
 is($everything, slurp_section('acl.md', 'One rule for all') =~ /^(ACL .*\n)/m ? $1 : '',
 	'acl.md: first the one for all');
@@ -150,44 +150,8 @@ $fenced->query_is(
 	"SELECT redis_try_fenced_lock('jobs:3') > 0, redis_unlock('jobs:3')",
 	't|t', 'some keys: with tokens');
 is_refused("SELECT redis_try_fenced_lock('other')", 'some keys: tokens of no others');
-is_refused("SELECT redis_try_read_lock('jobs:4')", 'some keys: no read-write locks');
 all_ok('acl.md: read-write locks', paste($redis, $read_write));
-{
-	my $session = $node->session;
-
-	$session->query_is("SELECT redis_write_lock('jobs:4'), redis_read_lock('jobs:4')",
-		'|', 'some keys: a read-write lock');
-	$session->query_is(
-		"SELECT redis_extend('jobs:4', '1 min'), redis_extend('jobs:4', '1 min', 'read'),
-		        redis_write_unlock('jobs:4'), redis_read_unlock('jobs:4')",
-		't|t|t|t', 'some keys: it is kept and given back');
-
-	# A reader elsewhere: the wait for it is announced, and taken back.
-	$redis->cmd('HSET', 'jobs:4', 'mode', 'read', 'elsewhere:1', 1);
-	$redis->cmd('PEXPIRE', 'jobs:4', 60_000);
-	$session->query_is("SELECT redis_try_write_lock('jobs:4', '1 s')", 'f',
-		'some keys: waited for');
-	poll_until('nobody to be announced',
-		sub { $redis->cmd('ZCARD', 'lockredis_writers:{jobs:4}') == 0 });
-	$redis->cmd('DEL', 'jobs:4');
-	$session->quit;
-}
-is_refused("SELECT redis_try_fair_lock('jobs:5')", 'some keys: no fair locks');
 all_ok('acl.md: fair locks', paste($redis, $fair));
-{
-	# With another lease it is not passed on, so who waits has a place.
-	my $session = $node->session(settings => { 'lockredis.lease' => '20s' });
-	my $waiter = $node->session;
-	my $queue = sub { $redis->cmd('LLEN', 'redisson_lock_queue:{jobs:5}') };
-
-	$session->query_is("SELECT redis_fair_lock('jobs:5')", '', 'some keys: a fair lock');
-	$waiter->start("SELECT redis_fair_lock('jobs:5'), redis_unlock('jobs:5')");
-	poll_until('its place', sub { $queue->() == 1 });
-	$session->query_is("SELECT redis_unlock('jobs:5')", 't', 'some keys: it is given back');
-	is($waiter->wait(60)->out, '|t', 'some keys: and waited for');
-	$session->quit;
-	$waiter->quit;
-}
 all_ok('acl.md: all keys', paste($redis, $all));
 works('all keys', 'other');
 all_ok('acl.md: all keys, tokens', paste($redis, $all_tokens));

@@ -135,16 +135,8 @@ foreach my $case (
 is(unknown(), '', 'and nothing else');
 
 # ----------
-# Whose it is, and who may use it
+# Who may use it
 # ----------
-
-# Nothing runs as its owner, or is written in SQL, in which names would be looked up when it
-# runs; what others may do with views is decided by the functions below them.
-is($admin->value(<<'SQL'), 't', 'functions are of C, run as who calls them, and belong to who has the extension');
-SELECT bool_and(p.prolang = (SELECT oid FROM pg_language WHERE lanname = 'c') AND NOT p.prosecdef AND p.proowner = e.extowner)
-  FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
-  JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
-SQL
 
 # What each role may call besides what all may, and do with tables, views and their columns
 my %may = (

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What was judged: each function, table and view of the extension, and what PUBLIC may do with it.
-# One that is added and stands in no list fails 325_functions and 365_rights.
+# One that is added and stands in no list fails 325_functions and 365_rights.  321_search_path and
+# 326_reserved_keys call each of them.
 
 package LockRedis::Topic::Rights;
 
@@ -10,7 +11,7 @@ use warnings FATAL => 'all';
 
 use Exporter 'import';
 
-our @EXPORT = qw(%judged %relations);
+our @EXPORT = qw(%judged %relations call_of);
 our %judged;
 
 # Who may call it (all, granted, or trigger), what it costs (store: asks a store; or nothing
@@ -18,7 +19,7 @@ our %judged;
 # %s is the key.  "takes" has permits: see below.
 my $functions = <<'LIST';
 redis_lock(text,interval) | all store | SELECT redis_lock(%s)
-redis_try_lock(text,interval,interval) | all store | SELECT redis_try_lock(%s, '20ms', '20ms')
+redis_try_lock(text,interval,interval) | all store | SELECT redis_try_lock(%s, '20ms', '1min')
 redis_xact_lock(text,interval) | all store | SELECT redis_xact_lock(%s)
 redis_try_xact_lock(text,interval,interval) | all store | SELECT redis_try_xact_lock(%s)
 redis_read_lock(text,interval) | all store | SELECT redis_read_lock(%s)
@@ -71,8 +72,8 @@ redis_fence_forget(text) | granted unsafe | SELECT redis_fence_forget(%s)
 redis_condition_wait(text,interval,text) | all store | SELECT redis_condition_wait(%s, '20ms')
 redis_condition_notify(text,text) | all store | SELECT redis_condition_notify(%s)
 redis_condition_notify_all(text,text) | all store | SELECT redis_condition_notify_all(%s)
-redis_semaphore_init(text,integer,interval) | granted store | SELECT redis_semaphore_init(%s, 2)
-redis_semaphore_set(text,integer,interval) | granted store | SELECT redis_semaphore_set(%s, 2)
+redis_semaphore_init(text,integer,interval) | granted store | SELECT redis_semaphore_init(%s, 1000)
+redis_semaphore_set(text,integer,interval) | granted store | SELECT redis_semaphore_set(%s, 1000)
 redis_semaphore_acquire(text,integer) | granted store | SELECT redis_semaphore_acquire(%s)
 redis_try_semaphore_acquire(text,integer,interval) | granted store | SELECT redis_try_semaphore_acquire(%s)
 redis_semaphore_release(text,integer) | granted store | SELECT redis_semaphore_release(%s)
@@ -87,13 +88,13 @@ redis_latch_xact_count_down(text) | granted store | SELECT redis_latch_xact_coun
 redis_latch_count(text) | granted store | SELECT redis_latch_count(%s)
 redis_latch_wait(text,interval) | granted store | SELECT redis_latch_wait(%s, '20ms')
 redis_latch_delete(text) | granted store | SELECT redis_latch_delete(%s)
-redis_token_lock(text,interval,text) | granted store | SELECT redis_token_lock(%s, '1min', 'mine')
+redis_token_lock(text,interval,text) | granted store | SELECT redis_token_lock(%s, '1s', 'mine')
 redis_try_token_lock(text,interval,interval,text) | granted store | SELECT redis_try_token_lock(%s, '0', '1min')
 redis_token_unlock(text,text) | granted store | SELECT redis_token_unlock(%s, 'guess')
 redis_token_extend(text,text,interval) | granted store | SELECT redis_token_extend(%s, 'guess', '1h')
 redis_token_is_held(text,text) | granted store | SELECT redis_token_is_held(%s, 'guess')
-redis_permit_set(text,integer) | granted store | SELECT redis_permit_set(%s, 3)
-redis_permit_init(text,integer) | granted store | SELECT redis_permit_init(%s, 3)
+redis_permit_set(text,integer) | granted store | SELECT redis_permit_set(%s, 1000)
+redis_permit_init(text,integer) | granted store | SELECT redis_permit_init(%s, 1000)
 redis_permit_total(text) | granted store | SELECT redis_permit_total(%s)
 redis_permit_available(text) | granted store | SELECT redis_permit_available(%s)
 redis_permit_lock(text,interval) | all store takes | SELECT redis_permit_lock(%s)
@@ -135,6 +136,13 @@ foreach (split /\n/, $functions)
 	my %is = map { $_ => 1 } split ' ', $what;
 
 	$judged{$signature} = { %is, call => $call };
+}
+
+sub call_of
+{
+	my ($signature, $key) = @_;
+
+	return $judged{$signature}{call} =~ s/%s/'$key'/r;
 }
 
 1;
