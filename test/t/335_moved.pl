@@ -5,9 +5,7 @@
 #   has the key there, whoever finds it (the watchdog, the release, the commit
 #   guard), whatever its lease
 # - what is at the old place is given back there, and nothing else
-# - so it is when a request was under way there, or a lock is released at that
-#   moment
-# - an old place that is dead delays nobody
+# - so it is when a lock is released at that moment
 # - a count that may have been made at the old place, which does not answer, is made
 #   nowhere else, and the log says so
 # - the same Redis under another name: nothing is lost, nothing is given back
@@ -112,26 +110,6 @@ poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
 $node->wait_for_up;
 
 #
-# A request was under way.
-#
-
-go_to($proxy->url);
-$one->query("SET lockredis.lease = '30s'");
-my $rule = $proxy->rule(match => 'under way', on => 'reply', skip => 1, action => 'hold');
-$one->query_is("SELECT redis_lock('under way')", '', 'under way: held');
-$proxy->wait_for_rule($rule);
-go_to($new->url);
-poll_until('the lock to be lost', sub { reason('under way') eq 'moved' });
-isnt(owner_in($old->hash('under way')), '', 'under way: at the old place');
-$old->cmd('PEXPIRE', 'under way', 600_000);
-$proxy->release;
-poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
-$one->query_warns("SELECT redis_unlock('under way')", 'f', '01000', qr/was changed/,
-	'under way: told');
-$one->query('RESET lockredis.lease');
-$proxy->clear;
-
-#
 # The same Redis under another name.
 #
 
@@ -148,21 +126,6 @@ is(owner_in($new->hash('same')), $owner, 'same: by the same owner');
 is($node->lock_stat('losses'), $losses, 'same: nothing is lost');
 $one->query_is("SELECT redis_unlock('same'), redis_unlock('same given')", 't|t',
 	'same: given back');
-
-#
-# The old place is dead.
-#
-
-go_to($proxy->url);
-$one->query_is("SELECT redis_lock('dead')", '', 'dead: held');
-$old->freeze;
-go_to($new->url);
-poll_until('the lock to be lost', sub { reason('dead') eq 'moved' });
-$one->query_warns("SELECT redis_unlock('dead')", 'f', '01000', qr/was changed/, 'dead: told');
-$one->query_is("SELECT redis_try_lock('dead')", 't', 'dead: free at the new place');
-$one->query_is("SELECT redis_unlock('dead')", 't', 'dead: given back');
-$old->thaw;
-poll_until('the old place to be empty', sub { only_at_old() eq 'foreign' });
 
 #
 # A count that was sent to the old place, and not answered.

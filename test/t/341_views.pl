@@ -72,12 +72,11 @@ $bob->query("SET application_name = 'report'");
 $alice->query_is("SELECT redis_lock('k', '10 min')", '', 'alice has it');
 $node->queue_up('k', $bob => "SELECT redis_lock('k')");
 my $seen = "t|shop|alice|shop-api\nf|postgres|bob|report";
-$admin->query_is("$names ORDER BY granted DESC", $seen, 'a superuser sees who they are');
-$monitor->query_is("$names ORDER BY granted DESC", $seen, 'so does pg_read_all_stats');
-$admin->query_is($same, '2|t', 'as in pg_stat_activity');
-$monitor->query_is($same, '2|t', 'as there');
-$alice->query_is("$names ORDER BY granted DESC", $seen, 'and an ordinary role');
-$alice->query_is($same, '2|t', 'as there');
+foreach my $who ($admin, $monitor, $alice)
+{
+	$who->query_is("$names ORDER BY granted DESC", $seen, 'a superuser, pg_read_all_stats and an ordinary role');
+	$who->query_is($same, '2|t', 'as in pg_stat_activity');
+}
 $alice->query_is('SELECT count(key), count(owner), count(usesysid) FROM redis_locks',
 	'1|1|2', 'who does not see what the others lock');
 $alice->query_is(
@@ -97,15 +96,6 @@ $admin->query_is($seconds, '2|t|t', 'as the intervals');
 $bob->cancel;
 $bob->wait->fails('57014', qr/cancel/, 'bob waits no more');
 $alice->query_is('SELECT redis_unlock_all()', 1, 'given back');
-
-# A lease in days, one in milliseconds, one that was lost.
-$alice->query_is("SELECT redis_lock('days', '20 days')", '', 'for days');
-$alice->in_time("SELECT redis_lock('lost', '500 ms')");
-poll_until('the loss', sub { $admin->value('SELECT count(lost_at) FROM redis_locks') == 1 });
-$admin->query_is('SELECT key, lease_seconds, expires_in_seconds > 1000000 FROM redis_locks ORDER BY key',
-	"days|1728000|t\nlost|0.5|NULL", 'long and short');
-$admin->query_is($seconds, '2|t|t', 'as the intervals');
-$alice->query('SELECT redis_unlock_all()');
 
 # An orphan is nobody's.  The watchdog, which would give it back, stands still.
 my $watchdog = $node->watchdog_pid;
@@ -241,25 +231,18 @@ is( counts_wait('handed over', $bob, "SELECT redis_lock('k')",
 		sub { $alice->query("SELECT redis_unlock('k')") })->error,
 	undef,
 	'handed over: taken');
-$bob->query_is("SELECT redis_unlock('k')", 't', 'given back');
 is($admin->value('SELECT handoffs FROM redis_lock_stats'), 1, 'without Redis');
+foreach my $case (
+	[ 'a try', "SELECT redis_try_lock('k', '600 ms')", 0.6 ],
+	[ 'lock_timeout', "SET lock_timeout = '600ms'; SELECT redis_lock('k')", 0.6, '55P03' ],
+	[ 'cancelled', "RESET lock_timeout; SELECT redis_lock('k')", sub { $alice->cancel }, '57014' ],
+	[ 'in a job', "CALL redis_with_lock('k', 'SELECT 1', '600 ms')", 0.6 ])
+{
+	my ($name, $sql, $end, $sqlstate) = @$case;
+	my $result = counts_wait($name, $alice, $sql, $end);
 
-my $took = q{redis.call('hset', KEYS[1], 'somebody:1', 1) return redis.call('pexpire', KEYS[1], 60000)};
-$redis->cmd('EVAL', $took, 1, 'k');
-is( counts_wait('from elsewhere', $bob, "SELECT redis_lock('k')",
-		sub { $redis->cmd('DEL', 'k'); $redis->cmd('PUBLISH', 'redisson_lock__channel:{k}', 0) })->error,
-	undef,
-	'from elsewhere: taken');
-
-is( counts_wait('a try', $alice, "SELECT redis_try_lock('k', '600 ms')", 0.6)->value,
-	'f', 'a try: not taken');
-counts_wait('lock_timeout', $alice, "SET lock_timeout = '600ms'; SELECT redis_lock('k')", 0.6)
-  ->fails('55P03', qr/lock timeout/, 'lock_timeout: an error');
-$alice->query('RESET lock_timeout');
-counts_wait('cancelled', $alice, "SELECT redis_lock('k')", sub { $alice->cancel })
-  ->fails('57014', qr/cancel/, 'cancelled: an error');
-is( counts_wait('in a job', $alice, "CALL redis_with_lock('k', 'SELECT 1', '600 ms')", 0.6)->value,
-	'f', 'in a job: not run');
+	is($result->sqlstate // $result->value, $sqlstate // 'f', "$name: how it ends");
+}
 
 # A FATAL error passes no handler.
 counts_wait('terminated', $carol, "SELECT redis_lock('k')", sub { $carol->terminate });

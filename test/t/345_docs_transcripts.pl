@@ -366,21 +366,12 @@ sub run_preparation
 my @account = (
 	'CREATE TABLE account (id int PRIMARY KEY, balance int)',
 	'INSERT INTO account VALUES (42, 100)');
-my %pages = (
-	'../README.md' => [],
-	'from-advisory-locks.md' => [],
-	'from-shedlock.md' => [],
-	'from-redisson.md' => [],
-	'from-lock-table.md' => [],
-	'snapshots.md' => [],
-	'commit-guard.md' => [],
-	'fencing.md' => [],
-	'jobs.md' => [],
-	'which-lock.md' => []);
-
-foreach my $page (sort keys %pages)
+foreach my $page (
+	'../README.md',
+	map { "$_.md" }
+	qw(commit-guard fencing from-advisory-locks from-lock-table from-redisson from-shedlock jobs snapshots which-lock))
 {
-	begin_page(@{ $pages{$page} });
+	begin_page();
 	foreach my $block (blocks($page))
 	{
 		my ($language, $text) = @$block;
