@@ -6,6 +6,7 @@
 # - A connection that is made again resumes the session of the one before, as long
 #   as that would be verified by the same settings and files.
 # - Replies that are larger than a record, or come a byte at a time.
+# - PostgreSQL's own TLS beside it, in the same process.
 
 use LockRedis::Test;
 use LockRedis::Ca;
@@ -151,4 +152,41 @@ foreach my $version ('1.2', '1.3')
 	$relay->stop;
 }
 
+# ----------
+# PostgreSQL's own TLS in the same process
+# ----------
+
+# OpenSSL has one queue of errors for both.
+my $own = $ca->certificate('postgres');
+$node->append_conf('postgresql.conf', <<"CONF");
+ssl = on
+ssl_cert_file = '$own->{cert}'
+ssl_key_file = '$own->{key}'
+listen_addresses = '127.0.0.1'
+CONF
+$node->append_conf('pg_hba.conf', 'hostssl all all 127.0.0.1/32 trust');
+$_->quit foreach $one, $two;
+$node->restart;
+$node->wait_for_up;
+my $plain = "SELECT count(*) FILTER (WHERE redis_try_lock('own' || i) AND redis_unlock('own' || i)) FROM generate_series(1, 300) i";
+my ($status, $out, $err) = (
+	$node->psql(
+		'postgres', "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid(); $plain; SELECT pg_sleep(0.1); $plain",
+		connstr => $node->connstr('postgres') . ' host=127.0.0.1 sslmode=require',
+		on_error_stop => 1))[ 0 .. 2 ];
+is("$status $out", "0 t\n300\n\n300", 'both are encrypted, and work');
+
+# What one leaves in the queue is not the other's.
+my $wrong = LockRedis::Ca->new('wrong')->file;
+$node->set('lockredis.tls_ca_file' => $wrong);
+($status, $out, $err) = (
+	$node->psql(
+		'postgres',
+		"SELECT redis_try_lock('own'); SELECT 1; SELECT redis_try_lock('own'); SELECT repeat('x', 100000) = '' AS differs",
+		connstr => $node->connstr('postgres') . ' host=127.0.0.1 sslmode=require',
+		on_error_stop => 0))[ 0 .. 2 ];
+is("$status $out", "0 1\nf", 'an error of one is none of the other');
+is(scalar(() = $err =~ /could not reach the lock store/g), 2, 'and is told');
+$node->set('lockredis.tls_ca_file' => $ca->file);
+$node->wait_for_up;
 end_test($node, $redis);

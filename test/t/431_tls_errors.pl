@@ -17,27 +17,23 @@ my $good = $ca->certificate('good');
 my $secret = 'hemlig-password';
 my $redis = LockRedis::Redis->new(tls => $good, password => $secret);
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
-my $password_file = "$dir/password";
 
 sub write_file
 {
 	my ($file, $text, $mode) = @_;
 
 	unlink $file;
-	open my $fh, '>', $file or die "could not create $file: $!";
-	print $fh $text;
-	close $fh or die $!;
+	PostgreSQL::Test::Utils::append_to_file($file, $text);
 	chmod $mode, $file or die $!;
 	return $file;
 }
 
-write_file($password_file, "$secret\n", 0600);
 my $node = LockRedis::Node->create(
 	'main',
 	url => $redis->tls_url,
 	settings => {
 		'lockredis.tls_ca_file' => $ca->file,
-		'lockredis.password_file' => $password_file
+		'lockredis.password_file' => secret_file('password', $secret)
 	});
 my $one = $node->session;
 
@@ -47,12 +43,20 @@ sub told
 {
 	my ($name, $detail, $hint, %opts) = @_;
 
-	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
-	$node->set(%{ $opts{ours} }) if $opts{ours};
+	apply(%opts);
 	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
 	$one->query_fails("SELECT redis_try_lock('k')",
 		'58000',
 		qr/could not reach the lock store.*DETAIL:  $detail\nHINT:  [^\n]*$hint/s, $name);
+	return;
+}
+
+sub apply
+{
+	my (%opts) = @_;
+
+	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
+	$node->set(%{ $opts{ours} }) if $opts{ours};
 	return;
 }
 
@@ -61,8 +65,7 @@ sub works
 {
 	my ($name, %opts) = @_;
 
-	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
-	$node->set(%{ $opts{ours} }) if $opts{ours};
+	apply(%opts);
 	$one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', $name);
 	return;
 }
@@ -71,11 +74,10 @@ sub shown_by_redis
 {
 	my ($certificate) = @_;
 
-	return {
-		'tls-cert-file' => $certificate->{cert},
-		'tls-key-file' => $certificate->{key}
-	};
+	return (redis => { 'tls-cert-file' => $certificate->{cert}, 'tls-key-file' => $certificate->{key} });
 }
+
+sub of_name { my ($name) = @_; return { 'lockredis.tls_server_name' => $name }; }
 
 works('a good certificate');
 
@@ -85,60 +87,46 @@ works('a good certificate');
 
 my $not_accepted = 'The certificate of the node was not accepted:';
 
-told('of another authority', qr/$not_accepted unable to get local issuer certificate\./,
-	qr/Set lockredis\.tls_ca_file to/,
-	redis => shown_by_redis($other_ca->certificate('stranger')));
+my $authority = qr/Set lockredis\.tls_ca_file/;
+my $has_to_name = qr/has to name the host in lockredis\.url or, if set, lockredis\.tls_server_name/;
+
+told('of another authority', qr/$not_accepted unable to get local issuer certificate\./, $authority,
+	shown_by_redis($other_ca->certificate('stranger')));
 works('which is ours', ours => { 'lockredis.tls_ca_file' => $other_ca->file });
 $node->set('lockredis.tls_ca_file' => $ca->file);
-works('a good one', redis => shown_by_redis($good));
+works('a good one', shown_by_redis($good));
 $node->wait_for_up;
 $node->log_since_here;
-told('has expired', qr/$not_accepted certificate has expired\./,
-	qr/The node needs a new certificate/,
-	redis => shown_by_redis($ca->certificate('old', from => -30, to => -1)));
+told('has expired', qr/$not_accepted certificate has expired\./, qr/The node needs a new certificate/,
+	shown_by_redis($ca->certificate('old', from => -30, to => -1)));
 $node->wait_for_state('down');
-my $last_error = "SELECT last_error FROM redis_lock_status WHERE role = 'master'";
 poll_until('the status to say so',
-	sub { $node->value($last_error) =~ /$not_accepted certificate has expired\./ });
+	sub { $node->lock_status('last_error') =~ /$not_accepted certificate has expired\./ });
 is($node->times_logged(qr/LOG:  lockredis: the lock store is down/), 1, 'logged once');
 # OpenSSL 3.6 goes on: "or the system clock is incorrect".
 told('not yet valid', qr/$not_accepted certificate is not yet valid[^.]*\./,
-	qr/The clock of this server may be wrong/,
-	redis => shown_by_redis($ca->certificate('early', from => 1)));
-told('for another address', qr/$not_accepted IP address mismatch\./,
-	qr/has to name the host in lockredis\.url/,
-	redis => shown_by_redis(
-		$ca->certificate('away', names => [ 'DNS:elsewhere.test', 'IP:127.0.0.2' ])));
-works('which is meant', ours => { 'lockredis.tls_server_name' => 'elsewhere.test' });
-told('for another name', qr/$not_accepted hostname mismatch\./,
-	qr/has to name the host in lockredis\.url or, if set, lockredis\.tls_server_name/,
-	ours => { 'lockredis.tls_server_name' => 'elsewhere.test.' . 'example' });
-works('the address is meant', ours => { 'lockredis.tls_server_name' => '127.0.0.2' });
-told('a name is no address', qr/$not_accepted IP address mismatch\./,
-	qr/has to name the host/,
-	redis => shown_by_redis(
-		$ca->certificate('text', names => ['DNS:127.0.0.1'])),
-	ours => { 'lockredis.tls_server_name' => '' });
-told('a part of a label', qr/$not_accepted hostname mismatch\./, qr/has to name the host/,
-	redis => shown_by_redis(
-		$ca->certificate('wild', names => ['DNS:re*.elsewhere.test'])),
-	ours => { 'lockredis.tls_server_name' => 'redis.elsewhere.test' });
-works('a label', redis => shown_by_redis(
-		$ca->certificate('wild', names => ['DNS:*.elsewhere.test'])));
-told('its own authority', qr/$not_accepted self[- ]signed certificate\./,
-	qr/Set lockredis\.tls_ca_file/,
-	redis => {
-		'tls-cert-file' => $other_ca->file,
-		'tls-key-file' => $other_ca->key_file
-	});
-works('again', redis => shown_by_redis($good),
-	ours => { 'lockredis.tls_server_name' => '' });
+	qr/The clock of this server may be wrong/, shown_by_redis($ca->certificate('early', from => 1)));
+told('for another address', qr/$not_accepted IP address mismatch\./, $has_to_name,
+	shown_by_redis($ca->certificate('away', names => [ 'DNS:elsewhere.test', 'IP:127.0.0.2' ])));
+works('which is meant', ours => of_name('elsewhere.test'));
+told('for another name', qr/$not_accepted hostname mismatch\./, $has_to_name,
+	ours => of_name('elsewhere.test.example'));
+works('the address is meant', ours => of_name('127.0.0.2'));
+told('a name is no address', qr/$not_accepted IP address mismatch\./, $has_to_name,
+	shown_by_redis($ca->certificate('text', names => ['DNS:127.0.0.1'])), ours => of_name(''));
+told('a part of a label', qr/$not_accepted hostname mismatch\./, $has_to_name,
+	shown_by_redis($ca->certificate('wild', names => ['DNS:re*.elsewhere.test'])),
+	ours => of_name('redis.elsewhere.test'));
+works('a label', shown_by_redis($ca->certificate('wild', names => ['DNS:*.elsewhere.test'])));
+told('its own authority', qr/$not_accepted self[- ]signed certificate\./, $authority,
+	shown_by_redis({ cert => $other_ca->file, key => $other_ca->key_file }));
+works('again', shown_by_redis($good), ours => of_name(''));
 
 # Somebody in between, who would like to see the password
 my $thief = LockRedis::TlsRelay->new($redis->port,
 	certificate => $other_ca->certificate('thief'));
 told('somebody in between', qr/$not_accepted unable to get local issuer certificate\./,
-	qr/Set lockredis\.tls_ca_file/, ours => { 'lockredis.url' => $thief->url });
+	$authority, ours => { 'lockredis.url' => $thief->url });
 is_deeply([ grep { $_->{in} } $thief->connections ], [], 'who is told nothing');
 works('again', ours => { 'lockredis.url' => $redis->tls_url });
 $thief->stop;
@@ -221,25 +209,25 @@ foreach my $case ([ ca => 'CA' ], [ cert => 'certificate' ], [ key => 'key' ])
 	our_file($kind, 'is empty', qr/The $called file has no [^\n]*\./, '');
 	our_file($kind, 'is nonsense', qr/The $called file has no [^\n]*\./, $words);
 }
-our_file('ca', 'is cut', qr/The CA file has no certificate, or one that cannot be read\./,
-	substr(text_of($ca->file), 0, 300));
-our_file('ca', 'has one that is cut behind a good one',
-	qr/The CA file has no certificate, or one that cannot be read\./,
-	text_of($ca->file) . substr(text_of($ca->file), 0, 300));
-our_file('key', 'of another certificate',
-	qr/The key file has the key of another certificate\./, text_of($stranger->{key}));
-our_file('key', 'of another algorithm than the certificate',
-	qr/The key file has the key of another certificate\./,
-	(PostgreSQL::Test::Utils::run_command([qw(openssl genpkey -algorithm RSA)]))[0]);
-our_file('key', 'is readable by others', qr/The key file has group or world access; [^\n]*/,
-	text_of($ours->{key}), 0640);
-our_file('key', 'asks for a passphrase',
-	qr/The key file asks for a passphrase, which nobody can be asked for\./,
-	text_of($ca->locked_key($ours->{key}, 'PRIVATE')));
-our_file($_, 'asks for a passphrase',
-	qr/The [^\n]* file has no certificate, or one that cannot be [^\n]*\./,
-	text_of($ca->locked_certificate($ours->{cert}, 'PRIVATE')))
-  foreach 'ca', 'cert';
+my $no_certificate = qr/The [^\n]* file has no certificate, or one that cannot be [^\n]*\./;
+my $another = qr/The key file has the key of another certificate\./;
+
+foreach (
+	[ 'ca', 'is cut', $no_certificate, substr(text_of($ca->file), 0, 300) ],
+	[ 'ca', 'has one that is cut behind a good one',
+		$no_certificate, text_of($ca->file) . substr(text_of($ca->file), 0, 300) ],
+	[ 'key', 'of another certificate', $another, text_of($stranger->{key}) ],
+	[ 'key', 'of another algorithm than the certificate',
+		$another, (PostgreSQL::Test::Utils::run_command([qw(openssl genpkey -algorithm RSA)]))[0] ],
+	[ 'key', 'is readable by others', qr/The key file has group or world access; [^\n]*/,
+		text_of($ours->{key}), 0640 ],
+	[ 'key', 'asks for a passphrase', qr/The key file asks for a passphrase, which nobody can be asked for\./,
+		text_of($ca->locked_key($ours->{key}, 'PRIVATE')) ],
+	map { [ $_, 'asks for a passphrase', $no_certificate, text_of($ca->locked_certificate($ours->{cert}, 'PRIVATE')) ] }
+	  'ca', 'cert')
+{
+	our_file(@$_);
+}
 $node->set('lockredis.tls_key_file' => '');
 told('a certificate without a key', qr/There is a certificate file without a key file\./,
 	qr/Set both of/);

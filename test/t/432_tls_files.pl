@@ -5,7 +5,7 @@
 # - What is in the files counts for each new connection, without a reload.
 # - A setting counts from the reload on, and connections are made anew; unless what
 #   it names cannot be used, which is told and ends nothing.
-# - Existing connectionsat are there, and the locks, stay.
+# - Connections that are there, and the locks, stay.
 # - Nothing is resumed that would not be verified by what the files have now.
 # - Without a CA file what the system trusts is.
 #
@@ -213,40 +213,26 @@ $one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
 
 $node->set('lockredis.tls_ca_file' => '');
 $two->query_fails($taken, '58000', qr/unable to get local issuer/, 'not what a test has made');
-{
-	local $ENV{SSL_CERT_DIR} = $next_ca->hashed_directory;
-	$_->quit foreach $one, $two;
-	$node->restart;
-}
-$two = $node->session;
-$two->query_is($taken, 't|t', 'a directory with hashes');
-$two->quit;
-{
-	local $ENV{SSL_CERT_DIR} = "$dir/missing:$dir:" . $next_ca->hashed_directory;
-	$node->restart;
-}
-$two = $node->session;
-$two->query_is($taken, 't|t', 'several directories, one with hashes');
-$two->quit;
+$one->quit;
 trust($next_ca);
+my ($empty, $hashed, $others) = (PostgreSQL::Test::Utils::tempdir_short(), $next_ca->hashed_directory, $ca->hashed_directory);
+foreach (
+	[ 'a directory with hashes', $hashed ],
+	[ 'several directories, one with hashes', "$dir/missing:$dir:$hashed" ],
+	[ 'a file that is asked for, beside a directory with hashes', $others, $ca_file ],
+	[ 'one file, and a directory without hashes', $empty, $ca_file ])
 {
-	local $ENV{SSL_CERT_DIR} = PostgreSQL::Test::Utils::tempdir_short();
-	local $ENV{SSL_CERT_FILE} = $ca_file;
+	my ($name, $directory, $file) = @$_;
+
+	$two->quit;
+	local %ENV = (%ENV, SSL_CERT_DIR => $directory, defined $file ? (SSL_CERT_FILE => $file) : ());
 	$node->restart;
+	$two = $node->session;
+	$two->query_is($taken, 't|t', $name);
 }
-$two = $node->session;
-$two->query_is($taken, 't|t', 'one file, and a directory without hashes');
 trust($ca);
 connect_anew();
 $two->query_fails($taken, '58000', qr/unable to get local issuer/, 'the file is another one');
 trust($next_ca);
 $two->query_is($taken, 't|t', 'and the first one again');
-$two->quit;
-{
-	local $ENV{SSL_CERT_DIR} = $ca->hashed_directory;
-	local $ENV{SSL_CERT_FILE} = $ca_file;
-	$node->restart;
-}
-$two = $node->session;
-$two->query_is($taken, 't|t', 'a file that is asked for, beside a directory with hashes');
 end_test($node, $redis);

@@ -55,7 +55,7 @@ sub in_handshake
 	return;
 }
 
-foreach my $at (0, 1, 3, 100, 500)
+foreach my $at (0, 3, 500)
 {
 	$relay->mode('stop', $at);
 	foreach my $case (
@@ -134,7 +134,7 @@ srand $seed;
 note "seed $seed";
 foreach my $mode ('flip', 'close', 'reset')
 {
-	for (my $at = 0; $at < $whole + 20; $at += 1 + int rand 40)
+	for (my $at = 0; $at < $whole + 20; $at += 1 + int rand 60)
 	{
 		my $result = break_at($mode, $at);
 
@@ -160,27 +160,6 @@ $one->query_is("SELECT redis_unlock('mine')", 't', 'what it had is its own still
 $node->wait_for_up;
 $holder->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 
-# Ended by the node right after an answer: what is sent a moment later is read by
-# nobody, so even a create is sent again.  On a busy machine the relay may be late,
-# or the session, which then has looked whether the connection is still there; so few rounds
-# that were quick say nothing.
-my ($quick, $again) = (0, 0);
-foreach my $round (1 .. 50)
-{
-	poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
-	$relay->end_behind_next;
-	my $result = $one->query(
-		"SELECT redis_is_locked('k'), pg_sleep(0.002) IS NULL, redis_try_lock('after')");
-	my $had = $result->out eq 'f|f|t';
-
-	$one->query("SELECT redis_unlock('after')") if $had;
-	poll_until('all to be given back', sub { !$redis->cmd('EXISTS', 'after') });
-	next if $result->ms >= 10;
-	$quick++;
-	last if $again = $had;
-}
-ok($again || $quick < 25, 'a create on a connection that was just ended');
-
 # ----------
 # Nothing grows
 # ----------
@@ -194,7 +173,7 @@ $node->set('lockredis.command_timeout' => '300ms', 'lockredis.connect_timeout' =
 break_at('flip', 200 + $_) foreach 1 .. 30;
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 my ($kb, $sockets) = usage();
-break_at((qw(flip close reset))[ $_ % 3 ], $_ * 7) foreach 1 .. 300;
+break_at((qw(flip close reset))[ $_ % 3 ], $_ * 7) foreach 1 .. 150;
 poll_until('the store to serve', sub { $one->query($try)->out eq 't|t' });
 my ($kb_after, $sockets_after) = usage();
 cmp_ok($kb_after, '<', $kb + 300, "memory: $kb kB before, $kb_after kB after")
