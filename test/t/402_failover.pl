@@ -5,7 +5,7 @@
 # does not have is lost and its holder is told; who waits goes on waiting and gets
 # the lock; who asks gets it or is told at once that nobody can be reached.  The
 # master is killed, or stands still.
-# Proves G38.
+# Proves G36, G38.
 
 use LockRedis::Sentinels;
 use LockRedis::Test qw(:DEFAULT quoted);
@@ -143,5 +143,13 @@ $master->thaw;
 is($waiter->wait->error, undef, 'away for the second time: it gets the lock');
 $_->query_is('SELECT redis_unlock_all()', $_ == $waiter ? '1' : '0', 'given back')
   foreach $holder, $waiter, $asker;
+
+# The view has the replicas of the present master, behind it.
+poll_until('all to be up', sub {
+	$node->value("SELECT string_agg(role, ' ' ORDER BY node) FROM redis_lock_status WHERE up") eq
+	  'master replica replica sentinel sentinel sentinel';
+});
+is($node->value("SELECT string_agg(address, ' ' ORDER BY address) FROM redis_lock_status WHERE role = 'replica'"),
+	join(' ', sort map { $_->address } $ha->replicas), 'where the replicas are');
 
 end_test($node, $ha);

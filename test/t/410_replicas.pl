@@ -24,6 +24,14 @@ sub commands
 	  $redis->session_commands($do);
 }
 
+# How long replicas are waited for
+sub waits
+{
+	my ($do) = @_;
+
+	return join ' ', map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands($do);
+}
+
 # Connections, scripts.
 $node->warm_up($none, '300ms');
 run($_, "SELECT redis_is_locked('nothing')") foreach $one, $two;
@@ -32,56 +40,29 @@ run($_, "SELECT redis_is_locked('nothing')") foreach $one, $two;
 # What is sent
 # ----------
 
-is_deeply(
-	[
-		commands(
-			sub {
-				run($none, "SELECT redis_lock('k'), redis_lock('k'), redis_extend('k', '20min')");
-				run($none, "SELECT redis_unlock('k'), redis_unlock('k')");
-			})
-	],
-	[ ('EVALSHA') x 3 ],
-	'0: nobody is asked');
-is_deeply(
-	[ commands(sub { run($two, "SELECT redis_lock('k')") }) ],
-	[ 'EVALSHA', 'WAIT 2' ],
-	'a lock: two commands');
-is($_->cmd('HLEN', 'k'), 1, 'it is at a replica') foreach @replicas;
-is_deeply([ commands(sub { run($two, "SELECT redis_lock('k')") }) ], [], 'taken again');
-is_deeply([ commands(sub { run($two, "SELECT redis_extend('k', '20min')") }) ],
-	[ 'EVALSHA', 'WAIT 2' ], 'extended');
-is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
-	[], 'one of two given back');
-is_deeply([ commands(sub { run($two, "SELECT redis_unlock('k')") }) ],
-	['EVALSHA'], 'given back');
-is_deeply(
-	[
-		commands(
-			sub {
-				run($two,
-					"SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT; RESET lockredis.commit_guard"
-				);
-			})
-	],
-	[ ('EVALSHA', 'WAIT 2') x 3, 'EVALSHA' ],
-	'a commit that asks: one question for both locks');
-is_deeply(
-	[ commands(sub { run($two, "SELECT redis_fenced_lock('f'), redis_unlock('f')") }) ],
-	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
-	'with a token');
+foreach (
+	[ $none, "SELECT redis_lock('k'), redis_lock('k'), redis_extend('k', '20min')", 'EVALSHA EVALSHA', '0: nobody is asked' ],
+	[ $none, "SELECT redis_unlock_all()", 'EVALSHA', '0: given back' ],
+	[ $two, "SELECT redis_lock('k')", 'EVALSHA WAIT 2', 'a lock: two commands' ],
+	[ $two, "SELECT redis_lock('k')", '', 'taken again' ],
+	[ $two, "SELECT redis_extend('k', '20min')", 'EVALSHA WAIT 2', 'extended' ],
+	[ $two, "SELECT redis_unlock('k')", '', 'one of two given back' ],
+	[ $two, "SELECT redis_unlock('k')", 'EVALSHA', 'given back' ],
+	[ $two, "SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT; RESET lockredis.commit_guard",
+		'EVALSHA WAIT 2 EVALSHA WAIT 2 EVALSHA WAIT 2 EVALSHA', 'a commit that asks: one question for both locks' ],
+	[ $two, "SELECT redis_fenced_lock('f'), redis_unlock('f')", 'EVALSHA WAIT 2 EVALSHA', 'with a token' ])
+{
+	my ($session, $sql, $sent, $name) = @$_;
+
+	is(join(' ', commands(sub { run($session, $sql) })), $sent, $name);
+}
 
 # What nobody waits for (the ticket of a semaphore goes) comes before a WAIT, and is none: it
 # takes nothing from the time that there is for the next one.
 $two->query("SET lockredis.replica_timeout = '1min'");
 run($none, "SELECT redis_semaphore_init('number', 5)");
-{
-	my @waits = map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands(
-		sub {
-			run($two, "SELECT redis_lock('k'), redis_semaphore_acquire('number'), redis_lock('l')");
-		});
-
-	is(join(' ', @waits), '9750 9750', 'behind a semaphore: as long as the one before');
-}
+is(waits(sub { run($two, "SELECT redis_lock('k'), redis_semaphore_acquire('number'), redis_lock('l')") }),
+	'9750 9750', 'behind a semaphore: as long as the one before');
 run($two, "SELECT redis_unlock_all()");
 $redis->cmd('DEL', 'number');
 $two->query("RESET lockredis.replica_timeout");
@@ -93,16 +74,8 @@ $two->query("RESET lockredis.replica_timeout");
 replicas_away(1);
 $one->query_is("SELECT redis_try_lock('k')", 't', 'one of one');
 $one->query_is("SELECT redis_unlock('k')", 't', 'given back');
-is_deeply(
-	[
-		commands(
-			sub {
-				$two->query_fails("SELECT redis_lock('k')",
-					'58030', unreplicated(1, 2, '2 s'));
-			})
-	],
-	[ 'EVALSHA', 'WAIT 2', 'EVALSHA' ],
-	'one attempt, and it is given back');
+is(join(' ', commands(sub { $two->query_fails("SELECT redis_lock('k')", '58030', unreplicated(1, 2, '2 s')) })),
+	'EVALSHA WAIT 2 EVALSHA', 'one attempt, and it is given back');
 is($redis->cmd('EXISTS', 'k'), 0, 'the key is free');
 is($node->lock_stat('unreplicated'), 1, 'it is counted');
 $none->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', 'who asks nobody gets it');
@@ -115,16 +88,12 @@ $two->query("RESET lockredis.replica_timeout");
 # More than command_timeout allows: a quarter of a second less than that.  The answer to
 # the WAIT may come later than that on a machine that is busy.
 $node->set('lockredis.command_timeout' => '3s');
-{
-	my $too_few = unreplicated(1, 2, '2750 ms');
-	my @waits = map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands(
+is( waits(
 		sub {
 			$two->query_fails("SET lockredis.replica_timeout = '1min'; SELECT redis_lock('k')",
-				'58030', qr/$too_few|did not answer in time/);
-		});
-
-	is(join(' ', @waits), '2750', 'no more than command_timeout allows');
-}
+				'58030', qr/${\unreplicated(1, 2, '2750 ms')}|did not answer in time/);
+		}),
+	'2750', 'no more than command_timeout allows');
 $node->set('lockredis.command_timeout' => '10s');
 $two->query("RESET lockredis.replica_timeout");
 $node->wait_until_asked($two);
@@ -170,17 +139,10 @@ $none->query_fails("SELECT redis_xact_lock('mine')", '58030', unreplicated(0, 1,
 replicas_back();
 $none->query_is("SELECT redis_lock('mine')", '', 'they are back');
 replicas_away(2);
-{
-
-	$none->query_fails("SELECT redis_extend('mine', '2 days')",
-		'58030', unreplicated(0, 1, '2 s'));
-	cmp_ok(
-		$none->value(
-			"SELECT expires_in_seconds FROM redis_locks WHERE key = 'mine'"),
-		'<', 601,
-		'an extension counts only when it is confirmed');
-	$none->query_is("SELECT redis_hold_count('mine')", '2', 'held as before');
-}
+$none->query_fails("SELECT redis_extend('mine', '2 days')", '58030', unreplicated(0, 1, '2 s'));
+cmp_ok($none->value("SELECT expires_in_seconds FROM redis_locks WHERE key = 'mine'"),
+	'<', 601, 'an extension counts only when it is confirmed');
+$none->query_is("SELECT redis_hold_count('mine')", '2', 'held as before');
 $none->query_is("SELECT redis_unlock('mine'), redis_unlock('mine')",
 	't|t', 'to give back takes no replica');
 $none->query("RESET lockredis.min_replicas");
@@ -190,9 +152,7 @@ $none->query("RESET lockredis.min_replicas");
 # ----------
 
 replicas_back();
-run($one,
-	"CREATE TABLE t (i int); SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('x'); INSERT INTO t VALUES (1)"
-);
+run($one, "CREATE TABLE t (i int); SET lockredis.commit_guard = verify; BEGIN; SELECT redis_xact_lock('x'); INSERT INTO t VALUES (1)");
 replicas_away(2);
 $one->query_fails("COMMIT", '58030', unreplicated(0, 1, '2 s'));
 replicas_back();
@@ -213,17 +173,12 @@ replicas_back();
 # ----------
 
 $node->value("CREATE ROLE alice LOGIN");
-{
-	my $alice = $node->session(user => 'alice');
+my $alice = $node->session(user => 'alice');
 
-	$alice->query_fails("SET lockredis.$_", '42501', qr/permission denied/)
-	  foreach 'min_replicas = 1', "replica_timeout = '10ms'";
-	$alice->quit;
-}
-$one->query_fails("SET lockredis.min_replicas = $_", '22023', qr/outside the valid range/)
-  foreach -1, 17;
-$one->query_fails("SET lockredis.replica_timeout = '$_'", '22023', qr/outside the valid range/)
-  foreach '0', '61s';
+$alice->query_fails("SET lockredis.$_", '42501', qr/permission denied/)
+  foreach 'min_replicas = 1', "replica_timeout = '10ms'";
+$one->query_fails("SET lockredis.$_", '22023', qr/outside the valid range/)
+  foreach 'min_replicas = -1', 'min_replicas = 17', "replica_timeout = '0'", "replica_timeout = '61s'";
 
 end_test(
 	$node, $redis,

@@ -5,13 +5,12 @@
 #
 # - One that is in step is up; one that is not yet, and all of them while the master
 #   does not answer or does not say, are connecting; one that has gone has no row.
-# - The replicas of another master, after a failover or a change of lockredis.url, take
-#   their place.
+# - The replicas of another master after a change of lockredis.url take their place (402_failover
+#   has a failover).
 #
 # Proves G36.
 
-use LockRedis::Sentinels;
-use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Test;
 use LockRedis::Topic::Replicas;
 
 start_servers();
@@ -86,25 +85,4 @@ poll_until('it to have one',
 $node->set('lockredis.url' => $replicas[0]->url);
 shown('replica up', 'a replica that lockredis.url names');
 
-# ----------
-# With Sentinels
-# ----------
-
-my $ha = LockRedis::Sentinels->new(replicas => 1, sentinels => 3);
-$node->set('lockredis.url' => $ha->url);
-my $all = 'master up, replica up, sentinel up, sentinel up, sentinel up';
-my $master = $ha->master;
-
-shown($all, 'with Sentinels');
-my ($replica) = $ha->replicas;
-is($node->value("SELECT address FROM redis_lock_status WHERE role = 'replica'"),
-	$replica->address, 'its address');
-$ha->fail_over;
-$ha->wait_until_steady;
-poll_until('the former master to be its replica', sub {
-		$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'replica' AND up AND address = "
-			  . quoted($master->address)) == 1;
-	});
-shown($all, 'after a failover');
-
-end_test($node, $ha);
+done_testing();
