@@ -3,7 +3,8 @@
 # What a master has said that is none any more.  A session is stopped, by a debugger,
 # between an answer of the old master and what it does with it; meanwhile another node
 # becomes the master and the watchdog finds that out.  454_given_back has what an old one
-# has given back; other interleavings are the simulator's (its mutant master_moves).
+# has given back; other interleavings are the simulator's (its mutants master_moves,
+# promise_forgotten_later).
 #
 # Proves G1, G7, G38.
 
@@ -42,22 +43,6 @@ $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm
 	$two->query_is("SELECT redis_try_lock('granted')", 'f', 'granted by the old master: by one only');
 	$one->query_is("SELECT redis_unlock('granted')", 't', 'granted by the old master: given back');
 	ok(!$new->cmd('EXISTS', 'granted'), 'granted by the old master: nothing is left');
-	bring_back($node, $ha, $old);
-}
-
-# A given lease that nobody renews: as long at the new master as it was promised by
-# the old one, although that had not told the replicas.
-{
-	$one->query_is("SELECT redis_try_lock('given', lease => '200 s')", 't', 'a given lease');
-	poll_until('the replicas to have it', sub { $ha->cmd('WAIT', 2, 100) == 2 });
-	my $old = $ha->master;
-	my @replicas = $ha->replicas;
-	$old->outrun_replicas(@replicas);
-	$one->query_is("SELECT redis_extend('given', '600 s')", 't', 'longer, and no replica knows');
-	my $new = replace_master($node, $ha, @replicas);
-	poll_until('the new master to have it as long',
-		sub { $new->cmd('PTTL', 'given') > 300000 });
-	$one->query_is("SELECT redis_is_held('given'), redis_unlock('given')", 't|t', 'held, given back');
 	bring_back($node, $ha, $old);
 }
 
