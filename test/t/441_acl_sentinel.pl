@@ -94,11 +94,7 @@ foreach my $right (sort keys %at_sentinel)
 
 	delete $rest{$right};
 	grant('watcher', 'other', [ $ha->sentinels ], %rest);
-	foreach my $sentinel ($ha->sentinels)
-	{
-		$sentinel->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-		  foreach grep { $_->{name} =~ /^lockredis/ } $sentinel->clients;
-	}
+	$_->kill_clients('') foreach $ha->sentinels;
 	if ($right =~ /sentinel/)
 	{
 		poll_until("without $right at the Sentinels: all to be refused", sub { $node->value($told) == 3 });
@@ -128,11 +124,7 @@ $ha->wait_for_replicas($ha->master, 2);
 
 	delete $rest{'+time'};
 	grant('lockredis', 'secret', [ $ha->nodes ], %rest);
-	foreach my $server ($ha->nodes)
-	{
-		$server->cmd('CLIENT', 'KILL', 'ID', $_->{id})
-		  foreach grep { $_->{name} =~ /^lockredis/ } $server->clients;
-	}
+	$_->kill_clients('') foreach $ha->nodes;
 	poll_until('the watchdog to have no connection',
 		sub { $node->value("SELECT in_use FROM redis_lock_status WHERE role = 'master'") eq 'f' });
 	$one->query_fails("SELECT redis_try_lock('jobs:1')",
