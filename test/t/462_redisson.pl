@@ -3,7 +3,7 @@
 # The real Redisson's RPermitExpirableSemaphore and sessions of ours on the same keys: never
 # more than there are permits, ids of both sides, who wakes whom, and the permits of a
 # client or a server that is killed.  And its RedissonMultiLock and calls of ours for
-# overlapping sets of keys: who waits for whom.  302_torture_kinds has many of both at once.
+# overlapping sets of keys: who waits for whom.  And semaphores and latches.  302_torture_kinds has many of both at once.
 # Proves G1, G21.
 
 use LockRedis::Redisson;
@@ -18,6 +18,7 @@ my $java = LockRedis::Redisson->new;
 my $lease_s = 150;
 my $lease_ms = $lease_s * 1000;
 my $soon = limit(60);
+my $patience = 600_000;
 my ($node, $redis, $one, $two) = servers(
 	sessions => 2, settings => { 'lockredis.lease' => "${lease_s}s" });
 
@@ -82,22 +83,79 @@ is($two->wait($soon)->error, undef, 'which wakes us');
 $_->query_is("SELECT redis_permit_unlock('k')", 't') foreach $one, $two;
 is(available('k'), 2, 'all are back');
 
-#
-# Who is killed.
-#
-$one->query_is("SELECT redis_permit_lock('k', '${lease_s}s')", '', 'one of ours');
-$one->kill9;
-my $crashed = sub { $node->value("SELECT 1") eq '1' };
-poll_until('the server to be back', sub { eval { $crashed->() } });
-$node->wait_for_up;
-is(available('k'), 1, 'its permit is still had');
-is($node->count_locks, 0, 'by nobody here');
-$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
-is($java->value('a.1', 'permit.available', 'k'), 2, 'it comes back when its time is over');
-$theirs = $java->value('a.1', 'permit.tryAcquire', 'k', 0, $lease_ms);
-$java->kill9;
-is(available('k'), 1, 'one of a client that was killed');
-$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
-is(available('k'), 2, 'likewise');
+# As in Redisson's class: one thread waits, another one asks.
+sub waits_there
+{
+	my ($channel, @command) = @_;
+	my $n = $java->send('a.1', @command);
 
+	poll_until('Redisson to wait', sub { $redis->subscribers($channel) });
+	return $n;
+}
+
+#
+# Semaphores: each side sees the numbers of the other, and wakes those who wait there.
+#
+is($java->value('a.2', 'semaphore.init', 's', 3), 'true', 'made there');
+$one->query_is("SELECT redis_semaphore_init('s', 9), redis_semaphore_available('s')", 'f|3', 'seen here');
+$one->query("SELECT redis_semaphore_acquire('s', 2)");
+is($java->value('a.2', 'semaphore.available', 's'), 1, 'taken here');
+is($java->value('a.2', 'semaphore.tryAcquire', 's', 2, 0), 'false', 'not so many');
+is($java->value('a.2', 'semaphore.tryAcquire', 's', 1, 0), 'true', 'taken there');
+$one->query_is("SELECT redis_try_semaphore_acquire('s')", 'f', 'none left');
+
+{
+	my $n = waits_there('redisson_sc:{s}', 'semaphore.acquire', 's', 2);
+
+	$one->query("SELECT redis_semaphore_release('s', 2)");
+	$java->wait($n, $soon)->or_die;
+	is($java->value('a.2', 'semaphore.available', 's'), 0, 'Redisson is woken by a release of ours');
+
+	$n = waits_there('redisson_sc:{s}', 'semaphore.acquire', 's', 2);
+	$one->query("BEGIN; SELECT redis_semaphore_xact_release('s', 2); COMMIT");
+	$java->wait($n, $soon)->or_die;
+
+	$n = waits_there('redisson_sc:{s}', 'semaphore.acquire', 's', 1);
+	$one->query("SELECT redis_semaphore_add('s', 1)");
+	$java->wait($n, $soon)->or_die;
+}
+$node->queue_up('s', $two => "SELECT redis_semaphore_acquire('s', 3)");
+poll_until('the subscription', sub { $redis->subscribers('redisson_sc:{s}') });
+$java->call('a.2', 'semaphore.release', 's', 3)->or_die;
+is($two->wait($soon)->error, undef, 'ours is woken by Redisson');
+$java->call('a.2', 'semaphore.add', 's', 4)->or_die;
+$one->query_is("SELECT redis_semaphore_drain('s')", 4, 'added there, drained here');
+$one->query("SELECT redis_semaphore_add('s', 5)");
+is($java->value('a.2', 'semaphore.drain', 's'), 5, 'added here, drained there');
+
+#
+# Latches.
+#
+is($java->value('a.2', 'latch.set', 'l', 2), 'true', 'set there');
+$one->query_is("SELECT redis_latch_init('l', 3), redis_latch_count('l')", 'f|2', 'seen here');
+{
+	my $channel = 'redisson_countdownlatch__channel__{l}';
+	my $n = waits_there($channel, 'latch.await', 'l', $patience);
+
+	$node->queue_up('l', $two => "SELECT redis_latch_wait('l')");
+	poll_until('both subscriptions', sub { $redis->subscribers($channel) == 2 });
+	$one->query_is("SELECT redis_latch_count_down('l')", 1, 'counted down here');
+	is($java->value('a.2', 'latch.count', 'l'), 1, 'seen there');
+	$java->call('a.2', 'latch.countDown', 'l')->or_die;
+	is($java->wait($n, $soon)->or_die->value, 'true', 'counted down there: Redisson goes on');
+	is($two->wait($soon)->out, 't', 'and so does ours');
+
+	$one->query("SELECT redis_latch_init('l', 1)");
+	$n = waits_there($channel, 'latch.await', 'l', $patience);
+	$one->query("BEGIN; SELECT redis_latch_xact_count_down('l'); COMMIT");
+	is($java->wait($n, $soon)->or_die->value, 'true', 'counted down by a COMMIT');
+
+	$one->query("SELECT redis_latch_init('l', 5)");
+	$n = waits_there($channel, 'latch.await', 'l', $patience);
+	$one->query_is("SELECT redis_latch_delete('l')", 't', 'deleted here');
+	is($java->wait($n, $soon)->or_die->value, 'true', 'Redisson goes on');
+}
+# What a COMMIT counts has its row until it has been answered.
+poll_until('no row', sub { $node->count_locks == 0 });
+$java->stop;
 done_testing();

@@ -11,11 +11,13 @@ my ($node, $redis, $one, $two, $three) = servers(sessions => 3, redis => lock_st
 
 sub available { return $node->value("SELECT redis_permit_available('$_[0]')"); }
 
-sub total { return $node->value("SELECT redis_permit_total('$_[0]')"); }
+sub numbers
+{
+	return $node->value("SELECT concat(redis_permit_available('$_[0]'), ' of ', redis_permit_total('$_[0]'))");
+}
 
 # How many there are.
-is(available('a'), '', 'none is known');
-is(total('a'), '', 'nor how many there are');
+is(numbers('a'), ' of ', 'none is known, nor how many there are');
 $one->query_fails("SELECT redis_permit_lock('a')", '42704', qr/number of permits of "a" is not defined.*HINT:  Call redis_permit_init to define it/s,
 	'nothing to wait for');
 $one->query_fails("SELECT redis_try_permit_lock('a')", '42704', qr/number of permits of/, 'by a try neither');
@@ -32,8 +34,7 @@ $one->query_fails("SELECT redis_permit_set('a', $_->[0])", $_->[1], qr/number of
 # Each takes one more.
 $one->query_is("SELECT redis_permit_lock('a')", '', 'one');
 $two->query_is("SELECT redis_try_permit_lock('a')", 't', 'another');
-is(available('a'), 0, 'that was all');
-is(total('a'), 2, 'of two');
+is(numbers('a'), '0 of 2', 'that was all');
 $three->query_is("SELECT redis_try_permit_lock('a')", 'f', 'no third');
 of_redis 'what there is' => sub {
 	is($redis->cmd('GET', 'a'), 0, 'the number of free ones');
@@ -43,13 +44,11 @@ of_redis 'what there is' => sub {
 };
 is($node->value(q{SELECT string_agg(kind || ' ' || scope || ' ' || hold_count, ', ') FROM redis_locks}),
 	'permit session 1, permit session 1', 'the view');
-is($node->value("SELECT redis_is_locked('a')"), 't', 'none is free');
-is($node->value("SELECT redis_lock_owner('a')"), '2 permits', 'who has it');
-is($node->value("SELECT redis_lock_ttl('a') BETWEEN '1s' AND '30s'"), 't', 'until when');
+$three->query_is("SELECT redis_is_locked('a'), redis_lock_owner('a'), redis_lock_ttl('a') BETWEEN '1s' AND '30s'",
+	't|2 permits|t', 'none is free, who has it, until when');
 $one->query_is("SELECT redis_permit_unlock('a')", 't', 'given back');
-is(available('a'), 1, 'one is free');
-is($node->value("SELECT redis_is_locked('a')"), 'f', 'so it is not locked');
-is($node->value("SELECT redis_lock_owner('a')"), '1 permit', 'who has it now');
+$three->query_is("SELECT redis_permit_available('a'), redis_is_locked('a'), redis_lock_owner('a')",
+	'1|f|1 permit', 'one is free, so it is not locked');
 $two->query_is("SELECT redis_try_permit_lock('a')", 't', 'one more of the same session');
 $two->query_is("SELECT redis_hold_count('a'), redis_hold_count('a', 'permit'), redis_hold_count('a', 'read'), "
 	. "redis_is_held('a'), redis_is_held('a', 'permit')", '2|2|0|t|t', 'counted');
@@ -65,14 +64,17 @@ $one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/you don't 
 
 # The number can be changed.
 $one->query_is("SELECT redis_permit_lock('a')", '');
-$one->query_is("SELECT redis_permit_set('a', 1)", '', 'fewer');
-is(total('a') . ' ' . available('a'), '1 0', 'one, and that is had');
-$one->query_is("SELECT redis_permit_set('a', 0)", '', 'none');
-is(total('a') . ' ' . available('a'), '0 -1', 'one is had too many');
-$one->query_is("SELECT redis_permit_unlock('a')", 't');
-is(total('a') . ' ' . available('a'), '0 0', 'until it is given back');
-$one->query_is("SELECT redis_permit_set('a', 2)", '', 'two again');
-is(total('a') . ' ' . available('a'), '2 2', 'both are free');
+foreach (
+	[ "redis_permit_set('a', 1)", '', '0 of 1', 'one, and that is had' ],
+	[ "redis_permit_set('a', 0)", '', '-1 of 0', 'one is had too many' ],
+	[ "redis_permit_unlock('a')", 't', '0 of 0', 'until it is given back' ],
+	[ "redis_permit_set('a', 2)", '', '2 of 2', 'both are free' ])
+{
+	my ($call, $answer, $numbers, $name) = @$_;
+
+	$one->query_is("SELECT $call", $answer, $call);
+	is(numbers('a'), $numbers, $name);
+}
 
 # Other kinds.
 $one->query_is("SELECT redis_permit_lock('a')", '');
@@ -115,8 +117,7 @@ $one->query_is("SELECT redis_permit_set('a', 2)", '');
 
 # From session to session of this server.
 my $handed = $node->lock_stat('handoffs');
-$one->query_is("SELECT redis_permit_lock('a')", '');
-$two->query_is("SELECT redis_permit_lock('a')", '');
+$_->query_is("SELECT redis_permit_lock('a')", '') foreach $one, $two;
 $node->queue_up('a', $three => "SELECT redis_permit_lock('a')");
 $one->query_is("SELECT redis_permit_unlock('a')", 't');
 is($three->wait(60)->error, undef, 'it is passed on');
@@ -143,13 +144,13 @@ $one->query_is("SELECT redis_hold_count('a')", '1', 'stays');
 $one->query_is("SELECT redis_permit_unlock('a')", 't');
 
 # The ends of sessions.
-$three->query_is("SELECT redis_permit_lock('a'), redis_permit_lock('a')", '|');
-$three->quit;
-poll_until('both to come back', sub { available('a') eq '2' });
+foreach my $end ('DISCARD ALL', 'quit')
+{
+	$three->query_is("SELECT redis_permit_lock('a'), redis_permit_lock('a')", '|');
+	$end eq 'quit' ? $three->quit : $three->query($end);
+	poll_until("$end: both to come back", sub { available('a') eq '2' });
+}
 $three = $node->session;
-$three->query_is("SELECT redis_permit_lock('a')", '');
-$three->query('DISCARD ALL');
-poll_until('it to come back', sub { available('a') eq '2' });
 
 # The permits of a session of which one is lost.
 of_redis 'losses' => sub {
@@ -165,13 +166,11 @@ of_redis 'losses' => sub {
 	is(available('a'), 2, 'both are free');
 
 	# Taken away by force; a release that finds nothing.
-	$one->query_is("SELECT redis_permit_lock('a')", '');
-	$two->query_is("SELECT redis_permit_lock('a')", '');
+	$_->query_is("SELECT redis_permit_lock('a')", '') foreach $one, $two;
 	is($node->value("SELECT redis_force_unlock('a')"), 't', 'by force');
-	is(available('a') . ' of ' . total('a'), '2 of 2', 'all are free');
-	$one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/lost/, 'lost');
-	$two->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/lost/, 'lost, too');
-	is(available('a') . ' of ' . total('a'), '2 of 2', 'that changes nothing');
+	is(numbers('a'), '2 of 2', 'all are free');
+	$_->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/lost/, 'lost') foreach $one, $two;
+	is(numbers('a'), '2 of 2', 'that changes nothing');
 	$one->query_is("SELECT redis_force_unlock('a')", 'f', 'nobody has one');
 
 	# The semaphore is deleted, and another one made.
@@ -180,17 +179,7 @@ of_redis 'losses' => sub {
 	$two->query_fails("SELECT redis_permit_lock('a')", '42704', qr/number of permits of/, 'there is none');
 	$two->query_is("SELECT redis_permit_init('a', 2)", 't', 'another one');
 	$one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/lost/, 'its permits are its own');
-	is(available('a') . ' of ' . total('a'), '2 of 2', 'no more than that');
-};
-
-# A commit under one that is lost.
-of_redis 'commits' => sub {
-	$one->query("CREATE TABLE written (n int); BEGIN; SELECT redis_permit_xact_lock('a'); INSERT INTO written VALUES (1)");
-	$redis->cmd('DEL', '{a}:timeout');
-	$redis->cmd('SET', 'a', 2);
-	$one->query_is("SELECT redis_extend('a', '30s')", 'f', 'lost');
-	$one->query_fails('COMMIT', '40001', qr/lost/, 'it is refused');
-	is($node->value('SELECT count(*) FROM written'), 0, 'and rolled back');
+	is(numbers('a'), '2 of 2', 'no more than that');
 };
 
 # By an id.

@@ -30,20 +30,18 @@ $one->query_is("SELECT count(*) FROM redis_locks", 0, 'no session has it');
 $one->query_is("SELECT redis_is_locked('k'), redis_lock_owner('k'), redis_is_held('k')",
 	't|token|f', 'it is a lock of the key');
 
-$two->query_is("SELECT redis_token_is_held('k', '$token')", 't', 'in any session');
-$two->query_is("SELECT redis_token_is_held('k', 'other')", 'f', 'another one has it not');
+$two->query_is("SELECT redis_token_is_held('k', '$token'), redis_token_is_held('k', 'other')", 't|f',
+	'in any session, and not by another one');
 $two->query_is("SELECT redis_token_extend('k', '$token', '1s')", 't', 'extend');
 ok($redis->cmd('PTTL', 'k') > 20_000, 'does not shorten');
 $two->query_is("SELECT redis_token_extend('k', '$token', '1h')", 't', 'by more');
 ok($redis->cmd('PTTL', 'k') > 1_800_000, 'is had');
-$two->query_is("SELECT redis_token_extend('k', 'other', '1h')", 'f', 'by another one');
-$two->query_is("SELECT redis_token_unlock('k', 'other')", 'f', 'who cannot unlock');
+$two->query_is("SELECT redis_token_extend('k', 'other', '1h'), redis_token_unlock('k', 'other')", 'f|f', 'by another one');
 is($redis->cmd('EXISTS', 'k'), 1, 'it is still there');
 $two->query_is("SELECT redis_token_unlock('k', '$token')", 't', 'unlock');
 is($redis->cmd('EXISTS', 'k'), 0, 'it is gone');
-$two->query_is("SELECT redis_token_unlock('k', '$token')", 'f', 'once');
-$two->query_is("SELECT redis_token_extend('k', '$token', '1h')", 'f', 'nor extended');
-$two->query_is("SELECT redis_token_is_held('k', '$token')", 'f', 'nor had');
+$two->query_is("SELECT redis_token_unlock('k', '$token'), redis_token_extend('k', '$token', '1h'), redis_token_is_held('k', '$token')",
+	'f|f|f', 'once, nor extended, nor had');
 
 $one->query_is("SELECT redis_token_lock('k', '1min', 'Täuschung')", 'Täuschung', 'one of ours');
 $one->query_is("SELECT redis_try_token_lock('k', '0', '1min', 'Täuschung')", 'NULL',
@@ -126,25 +124,22 @@ $two->query_is("SELECT redis_token_unlock('k', 'after')", 't');
 # Arguments
 # ----------
 
-foreach my $function ("redis_token_lock('k', NULL)", "redis_try_token_lock('k', '0', NULL)",
-	"redis_token_extend('k', 'x', NULL)")
-{
-	$one->query_fails("SELECT $function", '22004', qr/lease must not be null/, $function);
-}
-$one->query_fails("SELECT redis_token_unlock('k', NULL)", '22004', qr/token must not be null/);
-$one->query_fails("SELECT redis_token_is_held(NULL, 'x')", '22004', qr/key must not be null/);
-$one->query_fails("SELECT redis_token_lock('k', '1min', '')", '22023', qr/between 1 and 1024/);
-$one->query_fails("SELECT redis_token_lock('k', '1min', repeat('x', 1025))", '22023',
-	qr/between 1 and 1024/, 'too long');
+$one->query_fails("SELECT $_->[0]", $_->[1], $_->[2], $_->[0])
+  foreach (
+	[ "redis_token_lock('k', NULL)", '22004', qr/lease must not be null/ ],
+	[ "redis_try_token_lock('k', '0', NULL)", '22004', qr/lease must not be null/ ],
+	[ "redis_token_extend('k', 'x', NULL)", '22004', qr/lease must not be null/ ],
+	[ "redis_token_unlock('k', NULL)", '22004', qr/token must not be null/ ],
+	[ "redis_token_is_held(NULL, 'x')", '22004', qr/key must not be null/ ],
+	[ "redis_token_lock('k', '1min', '')", '22023', qr/between 1 and 1024/ ],
+	[ "redis_token_lock('k', '1min', repeat('x', 1025))", '22023', qr/between 1 and 1024/ ],
+	[ "redis_token_lock('k', '1ms')", '22023', qr/lease must be between/ ],
+	[ "redis_try_token_lock('k', '-1s', '1min')", '22023', qr/wait must not be negative/ ],
+	[ "redis_is_held('k', 'token')", '22023', qr/kind of lock must be/ ]);
 $one->query_is("SELECT redis_token_lock('k', '1min', repeat('x', 1024)) = repeat('x', 1024)", 't',
 	'the longest');
 $one->query_is("SELECT redis_token_extend('k', repeat('x', 1024), '2min'), "
 	. "redis_token_unlock('k', repeat('x', 1024))", 't|t', 'is known');
-$one->query_fails("SELECT redis_token_lock('k', '1ms')", '22023', qr/lease must be between/);
-$one->query_fails("SELECT redis_try_token_lock('k', '-1s', '1min')", '22023',
-	qr/wait must not be negative/);
-$one->query_fails("SELECT redis_is_held('k', 'token')", '22023', qr/kind of lock must be/,
-	'no session has one');
 
 # In a transaction it is as with any lock: what is read may be older.
 $one->query("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");

@@ -1,34 +1,28 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Token locks when something goes wrong in the middle: interrupts at each step, requests
-# that are late, replies that are lost, by whom the same token is asked for meanwhile,
-# unlock and extend without an answer.  Nothing is kept of a call that has failed, and
-# what was had since is not taken away with it.
-# Proves G5, G12, G45.
+# Token locks when something goes wrong in the middle: a call that is cancelled when Redis has
+# granted it, the same token asked for meanwhile, an answer that is late, unlock and extend
+# without an answer.  Nothing is kept of a call that has failed, and what was had since is not
+# taken away with it.  (Calls that are stopped at other steps are the simulator's: its mutants
+# token_id, no_orphan, no_conflict.)
+# And nobody is told a token, also while it is waited for, given back or refused.
+# Proves G5, G12, G32, G45.
 
+use LockRedis::Search qw(found make_search);
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
 
 start_servers();
 
-# What is held must be stopped before its time is over; the watchdog looks after it so
-# long.
-$node->set('lockredis.command_timeout' => limit(6) . 's');
-
-# ----------
-# A call that is stopped at each step
-# ----------
-
-stop_at_each_step(
-	sub { my ($n) = @_; return ("\r\nk$n\r\n", "SELECT redis_token_lock('k$n', '1h', 'secret')") },
-	"SELECT redis_token_unlock('warm', redis_token_lock('warm', '1min'))", 't');
-
 # ----------
 # The same token again, while the watchdog has still to give back what is left
 # ----------
 
-# From here on a reply that is held has to be waited for, however long all else takes.
+# A reply that is held has to be waited for, however long all else takes.
 $node->set('lockredis.command_timeout' => limit(10) . 's');
+
+# The scripts are there, so that what is held is no question for one.
+$two->query_is("SELECT redis_token_unlock('warm', redis_token_lock('warm', '1min'))", 't');
 
 subtest 'the same token again' => sub {
 	my $one = $node->connected_session;
@@ -58,23 +52,6 @@ subtest 'the same token again' => sub {
 };
 
 # ----------
-# A key that another session believes to have
-# ----------
-
-# Its renewal finds out; the newcomer gives way until then.
-{
-	my $one = $node->connected_session;
-
-	$one->query_is("SELECT redis_lock('lost', '1h')", '');
-	$redis->cmd('DEL', 'lost');
-	$two->query_is("SELECT redis_try_token_lock('lost', '0', '1h')", 'NULL',
-		'not beside a session of this server that has the key');
-	is($redis->cmd('EXISTS', 'lost'), 0, 'nothing is left of the try');
-	$one->query('SELECT redis_unlock_all()');
-	$one->quit;
-}
-
-# ----------
 # An answer that comes when the lease has ended
 # ----------
 
@@ -97,45 +74,93 @@ subtest 'the same token again' => sub {
 
 # What is lost is waited for in vain for so long; all else has to be answered in that time.
 $node->set('lockredis.command_timeout' => limit(5) . 's', 'lockredis.connect_timeout' => '60s');
-foreach my $verb (
-	[ 'unlock', "SELECT redis_token_unlock('u', 'secret')" ],
-	[ 'extend', "SELECT redis_token_extend('u', 'secret', '2h')" ])
+foreach (
+	[ 'unlock', 'the request is lost', {}, 0 ],
+	[ 'unlock', 'the reply is lost', { on => 'reply' }, 0 ],
+	[ 'extend', 'the connection is cut', { action => 'cut' }, 1 ])
 {
-	my ($what, $sql) = @$verb;
+	my ($what, $name, $how, $there) = @$_;
+	my $sql = "SELECT redis_token_$what('u', 'secret'" . ($there ? ", '2h')" : ')');
+	my $one = $node->connected_session;
 
-	foreach my $fault ([ 'the request is lost', {} ],
-		[ 'the connection is cut', { action => 'cut' } ],
-		[ 'the reply is lost', { on => 'reply' } ])
+	$one->query_is("SELECT redis_token_unlock('w', redis_token_lock('w', '1min', 'x')), "
+		. "redis_token_is_held('w', 'x')", 't|f', 'the scripts are loaded');
+	$one->query_is("SELECT redis_token_lock('u', '1h', 'secret')", 'secret');
+	hold_next("\r\nu\r\n", action => 'drop', %$how);
+	$one->start($sql);
+	rule_acted();
+	my $done = $one->wait(120);
+	$proxy->let_go;
+	if ($name eq 'the reply is lost')
 	{
-		my ($name, $how) = @$fault;
-
-		subtest "$what: $name" => sub {
-			my $one = $node->connected_session;
-
-			$one->query_is("SELECT redis_token_unlock('w', redis_token_lock('w', '1min', 'x')), "
-				. "redis_token_is_held('w', 'x')", 't|f', 'the scripts are loaded');
-			$one->query_is("SELECT redis_token_lock('u', '1h', 'secret')", 'secret');
-			hold_next("\r\nu\r\n", action => 'drop', %$how);
-			$one->start($sql);
-			rule_acted();
-			my $done = $one->wait(120);
-			$proxy->let_go;
-			if ($what eq 'unlock' && $name ne 'the request is lost')
-			{
-				$done->fails('58030', qr/did not answer/, 'nobody knows who it was');
-				is($redis->cmd('EXISTS', 'u'), 0, 'but it is done');
-			}
-			else
-			{
-				is($done->error, undef, 'no error');
-				is($done->value, 't', 'done all the same');
-				is($redis->cmd('EXISTS', 'u'), $what eq 'unlock' ? 0 : 1, 'in Redis');
-			}
-			ok($redis->cmd('PTTL', 'u') > 3_600_000, 'longer') if $what eq 'extend';
-			$redis->cmd('DEL', 'u');
-			$one->quit;
-		};
+		$done->fails('58030', qr/did not answer/, "$what, $name: nobody knows who it was");
 	}
+	else
+	{
+		is($done->error // $done->value, 't', "$what, $name: done all the same");
+	}
+	is($redis->cmd('EXISTS', 'u'), $there, "$what, $name: in Redis");
+	ok($redis->cmd('PTTL', 'u') > 3_600_000, 'longer') if $there;
+	$redis->cmd('DEL', 'u');
+	$one->quit;
 }
+
+# ----------
+# A token is a credential: no view, table or message has it
+# ----------
+
+make_search($node);
+$node->set('lockredis.command_timeout' => limit(20) . 's');
+my ($one, $admin) = ($node->connected_session, $node->session);
+
+# One that is had, and another one that is given back.  Both were made here, so that no statement has them.
+my $token = $two->value("SELECT redis_token_lock('k', '1h')");
+is($redis->cmd('GET', 'k'), $token, 'Redis has it');
+$node->queue_up('k', $three => "SELECT redis_token_lock('k', '1h')");
+hold_next("\r\nlost\r\n", on => 'reply');
+$one->start("SELECT redis_token_lock('lost', '1h')");
+rule_acted();
+my $lost = $redis->cmd('GET', 'lost');
+like($lost, qr/^[0-9a-f]{32}\z/, 'one that nobody was told');
+kill 'STOP', $node->watchdog_pid;
+$one->cancel;
+my $result = $one->wait;
+$result->fails('57014', qr/cancel/, 'cancelled');
+is($node->count_rows("redis_locks WHERE key = 'lost' AND kind = 'token'"), 1, 'its orphan');
+foreach ([ 'had', $token ], [ 'given back', $lost ])
+{
+	my ($name, $secret) = @$_;
+
+	is(found($admin, $secret), '', "what is $name is in no table and view");
+}
+unlike($result->out . $result->error . ($result->detail // ''), qr/$lost/, 'in no message');
+
+# What Redis is told of it from now on
+my $monitor = $redis->monitor;
+kill 'CONT', $node->watchdog_pid;
+$proxy->let_go;
+poll_until('the orphan to be given back', sub { !$redis->cmd('EXISTS', 'lost') });
+$three->cancel;
+$three->wait->fails('57014', qr/cancel/, 'who waits');
+$admin->query("CREATE TABLE secret AS SELECT '$token' AS token");
+$admin->query_is("SELECT redis_token_extend('k', token, '2h'), redis_token_is_held('k', token), "
+	. "redis_token_unlock('k', token) FROM secret", 't|t|t', 'asked for by the token');
+my @lines = $monitor->stop;
+ok((grep { /EVALSHA|evalsha/ } @lines), 'Redis was asked');
+is_deeply([ grep { /$token|$lost/ } @lines ], [], 'not with the token');
+$admin->query('DROP TABLE secret');
+
+# One that is refused
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$result = $one->query("SELECT redis_token_lock('k', '1h', 'a-' || 'secret-' || 'word')");
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+$result->fails('58030', qr/OOM/, 'refused');
+unlike($result->out . $result->error . $result->detail, qr/a-secret-word/, 'not in that message');
+
+# PostgreSQL itself logs statements.
+is_deeply(
+	[ grep { /$token|$lost|a-secret-word/ && !/(?:LOG:  statement|STATEMENT): / }
+	  split /^/, $node->log_text ],
+	[], 'nor in the server log');
 
 end_test($node, $redis);

@@ -65,29 +65,12 @@ foreach my $library ('redis-py', 'redsync', 'node-redlock')
 		# ----------
 
 		$theirs = $other->take('k', 3_600_000);
-		$one->start("SELECT redis_token_lock('k', '1h', 'waited')");
-		$two->start("SELECT redis_lock('k')");
-		$node->wait_for_waiters('k', 2);
+		$node->queue_up('k', $one => "SELECT redis_token_lock('k', '1h', 'waited')", $two => "SELECT redis_lock('k')");
 		ok($other->release('k', $theirs), 'the other side gives it back');
-
-		# The other one may have been the first.
-		my $first = poll_until('one of ours', sub {
-			return !$one->is_running ? 'token' : !$two->is_running ? 'reentrant' : undef;
-		});
-		if ($first eq 'token')
-		{
-			is($one->wait->value, 'waited', 'the token lock is had');
-			$one->query_is("SELECT redis_token_unlock('k', 'waited')", 't');
-			is($two->wait->error, undef, 'then the other one');
-			$two->query_is("SELECT redis_unlock('k')", 't');
-		}
-		else
-		{
-			is($two->wait->error, undef, 'the reentrant lock is had');
-			$two->query_is("SELECT redis_unlock('k')", 't');
-			is($one->wait->value, 'waited', 'then the other one');
-			$one->query_is("SELECT redis_token_unlock('k', 'waited')", 't');
-		}
+		is($one->wait->value, 'waited', 'who waits here gets it');
+		$one->query_is("SELECT redis_token_unlock('k', 'waited')", 't');
+		is($two->wait->error, undef, 'then the next one');
+		$two->query_is("SELECT redis_unlock('k')", 't');
 
 		$one->query_is("SELECT redis_token_lock('k', '1h', 'ours')", 'ours');
 		$other->start('take', 'k', '-', 60_000, 50_000);

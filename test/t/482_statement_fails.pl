@@ -152,6 +152,9 @@ foreach my $name (sort keys %kinds)
 		stays($kind, "$name: $what");
 	}
 
+	# What comes of portals is the same for all.
+	next if $name ne 'token';
+
 	# A function has its rows fetched many at a time, a block one by one.
 	foreach my $where (sort keys %loops)
 	{
@@ -271,12 +274,8 @@ foreach my $n (1, 3, 4)
 # Permits
 # ----------
 
-$one->query("CREATE FUNCTION gives_back() RETURNS void LANGUAGE plpgsql AS \$\$
-	BEGIN
-		PERFORM redis_permit_release('p', redis_permit_acquire('p', '1h'));
-		RAISE 'it fails';
-	END \$\$");
-$one->query_fails('SELECT gives_back()', 'P0001', qr/it fails/, 'what was given back');
+$one->query_fails("DO \$\$ BEGIN PERFORM redis_permit_release('p', redis_permit_acquire('p', '1h')); RAISE 'it fails'; END \$\$",
+	'P0001', qr/it fails/, 'what was given back');
 is_free($kinds{permit}, 2, 'is not given back again');
 
 of_redis 'what is deleted' => sub {

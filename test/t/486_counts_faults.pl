@@ -3,10 +3,11 @@
 # Semaphores and latches when answers are not read: permits that nobody knows to have are
 # given back; what is given back or counted down counts once, whether the request arrives,
 # is late, is repeated, or was cancelled; so does what a COMMIT counts while Redis is away;
-# a latch that is awaited leaves nothing; Redis that refuses.  (Other moments of a cancel, of the end
-# of a session and of a lost answer are the simulator's: its mutants counts_abandoned,
-# counts_unanswered, semaphore_not_undone and lua_*.)
-# Proves G43.
+# a latch that is awaited leaves nothing; Redis that refuses.  And permits of holds and by an id.
+# (Other moments of a cancel, of the end of a session and of a lost answer are the simulator's: its
+# mutants counts_abandoned, counts_unanswered, semaphore_not_undone, give_up_quietly and
+# lua_*.)
+# Proves G1, G4, G43.
 
 use LockRedis::Test;
 use LockRedis::Topic::Cancels;
@@ -14,7 +15,6 @@ use LockRedis::Topic::Cancels;
 start_servers();
 
 my $soon = limit(60);
-my $far = LockRedis::Node->create('far', redis => $redis)->session;
 
 sub no_rows
 {
@@ -33,16 +33,6 @@ sub request_of
 # The scripts are there, so that what is held is no question for one.
 $two->query("SELECT redis_semaphore_release('warm'), redis_semaphore_acquire('warm'), "
 	. "redis_latch_count_down('warm2'), redis_latch_wait('warm2')");
-{
-	my $one = $node->connected_session;
-
-	hold_next(request_of('warm'), on => 'reply');
-	$one->start("SELECT redis_semaphore_acquire('warm')");
-	rule_acted();
-	$one->terminate;
-	$proxy->let_go;
-	no_rows();
-}
 
 #
 # Permits
@@ -77,24 +67,6 @@ $two->query("SELECT redis_semaphore_release('warm'), redis_semaphore_acquire('wa
 	$proxy->let_go;
 	no_rows();
 	is($redis->cmd('EXISTS', 'sem'), 0, 'no semaphore');
-	$one->quit;
-}
-
-# A waiter of another server gets what was undone.
-{
-	my $one = $node->connected_session;
-
-	$redis->cmd('SET', 'sem', 2);
-	hold_next(request_of('sem'), on => 'reply');
-	$one->start("SELECT redis_semaphore_acquire('sem', 2)");
-	rule_acted();
-	$far->start("SELECT redis_semaphore_acquire('sem', 2)");
-	poll_until('it waits', sub { $redis->subscribers('redisson_sc:{sem}') });
-	$one->cancel;
-	$one->wait($soon);
-	$proxy->let_go;
-	is($far->wait($soon)->error, undef, 'told of what was undone');
-	is($redis->cmd('GET', 'sem'), 0, 'it has them');
 	$one->quit;
 }
 
@@ -155,14 +127,9 @@ foreach (@counts)
 	no_rows();
 	is($redis->cmd('GET', 'l1') . ' ' . $redis->cmd('GET', 'l2'), '8 13', 'away: counted once');
 	$node->wait_for_up;
-	$one->query("BEGIN; SELECT redis_latch_xact_count_down('l1')");
-	$proxy->mode('refuse');
-	$proxy->reset_all;
-	$one->query_is('ROLLBACK', '', 'away: the ROLLBACK says nothing');
-	is($node->count_locks, 0, 'and leaves nothing');
-	$proxy->mode('pass');
-	$node->wait_for_up;
-	is($redis->cmd('GET', 'l1'), 8, 'nor counts');
+	$one->query("SET lockredis.lease = '3s'; SELECT redis_lock('renewed'); RESET lockredis.lease");
+	poll_until('no tickets', sub { !$redis->cmd('EXISTS', 'lockredis_tickets:{l1}', 'lockredis_tickets:{l2}') });
+	$one->query_is("SELECT redis_unlock('renewed')", 't', 'away: no ticket is left');
 }
 
 #
@@ -234,7 +201,79 @@ foreach (@counts)
 	  foreach "redis_semaphore_acquire('k')", "redis_semaphore_release('k')",
 	  "redis_latch_count_down('k')";
 	is($redis->cmd('GET', 'k'), 2, 'nothing is counted');
-	$redis->cmd('DEL', 'lockredis_tickets:{k}');
+	$redis->cmd('DEL', 'lockredis_tickets:{k}', 'k');
 }
 no_rows();
+
+#
+# Permits: requests whose replies nobody reads, and a server that crashes.  For so long an orphan is looked after, and anything else may take.
+#
+my $one = $node->connected_session;
+
+sub available { return $redis->cmd('GET', 'k') }
+
+sub all_are_back
+{
+	my ($name) = @_;
+
+	return poll_until("$name: all to be back",
+		sub { available() == 2 && $redis->cmd('EXISTS', '{k}:timeout') == 0 && $node->count_locks("key = 'k'") == 0 });
+}
+
+$one->query_is("SELECT redis_permit_init('k', 2)", 't');
+$one->query_is("SELECT redis_permit_lock('k'), redis_permit_unlock('k')", '|t');
+
+# It is carried out, or not yet when its caller goes; then all of it arrives.
+foreach my $case (
+	[ "redis_permit_lock('k')", request => 'cancel' ],
+	[ "redis_permit_acquire('k', '1h')", reply => 'cancel' ],
+	[ "redis_try_permit_acquire('k', '1h', '1h')", reply => 'terminate' ])
+{
+	my ($request, $on, $end) = @$case;
+	my $name = "$request, its $on is late, $end";
+	my $session = $node->session;
+	my $orphans = $node->lock_stat('orphans');
+	my $rule = $proxy->rule(on => $on, match => '{k}:timeout', action => 'hold');
+
+	$session->start("SELECT $request");
+	$proxy->wait_for_rule($rule);
+	$session->$end;
+	ok(defined $session->wait(60)->error, "$name: it ends");
+	poll_until("$name: the orphan", sub { $node->lock_stat('orphans') > $orphans });
+	$proxy->release;
+	$proxy->clear;
+	all_are_back($name);
+	$session->quit if $end eq 'cancel';
+}
+
+# A Redis without memory refuses, and takes nothing away by that.
+$one->query_is("SELECT redis_permit_lock('k')", '');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$one->query_fails("SELECT redis_extend('k', '2h')", '58030', qr/refused/, 'no lease is lengthened');
+$one->query_is("SELECT redis_is_held('k')", 't', 'none is lost');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+$one->query_is("SELECT redis_extend('k', '2h')", 't', 'afterwards all is as before');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$one->query_is("SELECT redis_permit_unlock('k')", 't', 'it can be given back without memory');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+all_are_back('no memory');
+
+# Redis loses everything: all permits are lost, and there is no semaphore.
+$one->query_is("SELECT redis_permit_lock('k')", '');
+$redis->cmd('FLUSHALL');
+$two->query_fails("SELECT redis_permit_lock('k')", '42704', qr/number of permits of/, 'there is none');
+$one->query_warns("SELECT redis_permit_unlock('k')", 'f', '01000', qr/lost/, 'it was lost');
+$one->query_is("SELECT redis_permit_init('k', 2)", 't', 'a new one');
+
+# The server crashes: what its sessions had comes back at the end of the lease.
+$one->query_is("SELECT redis_permit_lock('k', '1h')", '');
+my $id = $two->value("SELECT redis_permit_acquire('k', '1h')");
+$one->kill9;
+poll_until('the server to be back', sub { eval { $node->value('SELECT 1') } });
+is(available(), 0, 'both are still had');
+is($node->value("SELECT redis_permit_release('k', '$id')"), 't', 'that of the id can be given back');
+is(available(), 1, 'one is free');
+$redis->cmd('ZADD', '{k}:timeout', 1, $_) foreach @{ $redis->cmd('ZRANGE', '{k}:timeout', 0, -1) };
+is($node->value("SELECT redis_permit_available('k')"), 2, 'the other one at the end of its lease');
+
 done_testing();

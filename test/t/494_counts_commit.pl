@@ -89,9 +89,8 @@ foreach my $sql ($insert, $select)
 {
 	my $output = '';
 
-	open my $fh, '>', $script or die "could not create $script: $!";
-	print $fh "$sql;\n";
-	close $fh or die $!;
+	unlink $script;
+	append_to_file($script, "$sql;\n");
 	IPC::Run::run(
 		[
 			'pgbench', '-n', '-t', 1, '-M', 'extended', '-f', $script, '-h',
@@ -133,17 +132,18 @@ is_free(4, 'a deferred trigger that does not fail');
 # A cancel that comes with the end of a long wait
 # ----------
 
-foreach my $case (
-	[ "redis_semaphore_acquire('s', 9)", 's', "redis_semaphore_release('s', 4)", 9 ],
-	[ "redis_token_lock('t', '1h')", 't', "redis_token_unlock('t', 'x')", 5 ])
+foreach (
+	[ "SELECT redis_semaphore_acquire('s', 9)", '', "redis_semaphore_release('s', 4)", 9 ],
+	[ "SELECT redis_token_lock('t', '1h')", "redis_token_lock('t', '1h', 'x')", "redis_token_unlock('t', 'x')", 5 ],
+	[ "CALL redis_with_lock('job', 'SELECT 1', '1h')", "redis_lock('job')", "redis_unlock('job')", 5 ])
 {
-	my ($takes, $key, $gives, $free) = @$case;
+	my ($takes, $has, $gives, $free) = @$_;
 	my $session = $node->session;
 	my $stop;
 
-	$two->query("SELECT redis_token_lock('t', '1h', 'x')") if $key eq 't';
+	$two->query("SELECT $has") if $has;
 	$node->log_since_here;
-	$session->start("SELECT $takes");
+	$session->start($takes);
 	poll_until('the line of the log', sub { $node->logged(qr/still waiting for Redis lock/) });
 	$stop = LockRedis::Debugger->new($session->pid);
 	$stop->run_to('long_wait_acquired');
@@ -155,27 +155,8 @@ foreach my $case (
 	is_free($free, "$takes: given back");
 	$session->quit;
 }
-$one->query_is("SELECT redis_token_lock('t', '1h', 'y'), redis_token_unlock('t', 'y')", 'y|t', 'the token lock, too');
-
-{
-	my $session = $node->session;
-	my $stop;
-
-	$two->query("SELECT redis_lock('job')");
-	$node->log_since_here;
-	$session->start("CALL redis_with_lock('job', 'SELECT 1', '1h')");
-	poll_until('the line of the log', sub { $node->logged(qr/still waiting for Redis lock/) });
-	$stop = LockRedis::Debugger->new($session->pid);
-	$stop->run_to('long_wait_acquired');
-	$two->query("SELECT redis_unlock('job')");
-	$stop->wait_for_stop;
-	$session->cancel;
-	$stop->let_go;
-	$session->wait(limit(60))->fails('57014', qr/./, 'a job: cancelled');
-	poll_until('a job: its lock to be given back', sub { $node->count_locks == 0 });
-	$two->query_is("SELECT redis_is_locked('job')", 'f', 'a job: given back');
-	$session->quit;
-}
+$one->query_is("SELECT redis_token_lock('t', '1h', 'y'), redis_token_unlock('t', 'y'), redis_is_locked('job')",
+	'y|t|f', 'the token lock and the lock of the job, too');
 
 $_->quit foreach $one, $two;
 done_testing();

@@ -24,7 +24,7 @@ use LockRedis::Test;
 use LockRedis::Wait qw(limit);
 
 our @EXPORT = qw($command_ms $redis $proxy $node $two $three $rule start_servers
-  key_is_free is_awaited deliver hold_next rule_acted nobody_has_any stop_at_each_step);
+  key_is_free is_awaited deliver hold_next rule_acted nobody_has_any);
 
 our ($command_ms, $redis, $proxy, $node, $two, $three, $rule);
 
@@ -93,49 +93,6 @@ sub nobody_has_any
 	poll_until('nothing to be left',
 		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
 	return pass($name);
-}
-
-# [name, rule, how it is stopped, SQLSTATE]; the last one arrives when nobody waits for it any more.
-my @ends = (
-	[ 'cancelled, the request arrives in time', {}, 'cancel', '57014' ],
-	[ 'terminated, the request arrives in time', {}, 'terminate', '57P01' ],
-	[ 'cancelled, had in Redis', { on => 'reply' }, 'cancel', '57014' ],
-	[ 'terminated, had in Redis', { on => 'reply' }, 'terminate', '57P01' ],
-	[ 'the connection is lost after it was sent', { action => 'cut' }, undef, '58030' ],
-	[ 'the reply is lost', { on => 'reply', action => 'drop' }, undef, '58030' ],
-	[ 'cancelled, it arrives too late', {}, 'cancel', '57014' ]);
-
-# Each with keys of its own: the watchdog looks after all of them at the same time.
-sub stop_at_each_step
-{
-	my ($request_of, $pair, $out) = @_;
-	my %session;
-
-	foreach my $number (1 .. @ends)
-	{
-		my ($name, $rule, $stop, $code) = @{ $ends[ $number - 1 ] };
-		my ($match, $call) = $request_of->($number);
-
-		$node->wait_until_asked($two);
-		my $one = $session{$name} = $node->connected_session;
-		$one->query_is($pair, $out, "$name: the script is loaded");
-		hold_next($match, %$rule);
-		$one->start($call);
-		rule_acted();
-		$one->$stop if defined $stop;
-		$one->wait->fails($code, qr/./, "$name: ends");
-		deliver() if $number < @ends;
-	}
-	poll_until('the watchdog to be sure', sub { $node->count_rows('redis_locks') == 0 });
-	deliver();
-	nobody_has_any('nothing is left');
-	foreach my $name (grep { !$session{$_}->is_gone } sort keys %session)
-	{
-		$node->wait_until_asked($session{$name});
-		$session{$name}->query_is($pair, $out, "$name: the session goes on");
-	}
-	$_->quit foreach values %session;
-	return;
 }
 
 1;
