@@ -3,8 +3,8 @@
 # The real Redisson and sessions of ours on the same keys: who wakes whom, who may unlock
 # what, what each sees of the other, locks taken by force, and names.  RReadWriteLock too:
 # readers and writers of both sides, downgrade, and readers of Redisson that are killed, or whose
-# renewal shortens what ours have.  (300_torture has them all at once, 434_tls_neighbours a
-# counter, 096_fair_redisson fair locks.)
+# renewal shortens what ours have.  (300_torture has them all at once, 096_fair_redisson fair
+# locks.)
 # Proves G1, G21, G23.
 
 use LockRedis::Redisson;
