@@ -32,32 +32,20 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
-use IO::Handle;
 use IO::Select;
-use IPC::Open2 qw(open2);
-# Before this module: what is stopped goes on before servers are shut down.
-use LockRedis::Test ();
+use LockRedis::Program qw(await_end start_talking);
+use LockRedis::Test qw(need_tool);
 use LockRedis::Wait qw(limit now pause);
 
-my @debuggers;
 my @own_signals = qw(SIGUSR1 SIGUSR2 SIGALRM SIGHUP SIGTERM SIGURG SIGPIPE SIGCHLD);
 
 sub need
 {
 	my $scope = '/proc/sys/kernel/yama/ptrace_scope';
-	my $why = 'gdb is missing';
 
-	foreach my $dir (split /:/, $ENV{PATH})
-	{
-		next unless -x "$dir/gdb";
-		$why = '';
-	}
-	if ($why eq '' && $> != 0 && open(my $fh, '<', $scope))
-	{
-		$why = "$scope forbids to look into other processes" if <$fh> > 0;
-		close $fh;
-	}
-	return if $why eq '';
+	need_tool('gdb');
+	return if $> == 0 || !-e $scope || PostgreSQL::Test::Utils::slurp_file($scope) == 0;
+	my $why = "$scope forbids to look into other processes";
 	die "$why\n" if $ENV{CI};
 	Test::More::plan(skip_all => $why);
 	return;
@@ -66,13 +54,9 @@ sub need
 sub new
 {
 	my ($class, $pid, %opts) = @_;
-	my $gdb = open2(my $out, my $in, 'LC_ALL=C exec gdb -q -nx 2>&1');
-	my $self = bless
-	  { gdb => $gdb, in => $in, out => $out, owner => $$, asked => 0, read => '', pid => $pid },
-	  $class;
+	my $self = bless { asked => 0, read => '', pid => $pid }, $class;
 
-	push @debuggers, $self;
-	$in->autoflush(1);
+	@$self{qw(gdb in out)} = start_talking(undef, 'LC_ALL=C exec gdb -q -nx 2>&1');
 	$self->_do('set confirm off');
 	$self->_do('set pagination off');
 	$self->_do("handle $_ nostop noprint pass") foreach @own_signals;
@@ -155,7 +139,7 @@ sub let_go
 	$self->_do('detach');
 	print { $self->{in} } "quit\n";
 	close $self->{in};
-	waitpid delete $self->{gdb}, 0;
+	await_end(delete $self->{gdb});
 	return;
 }
 
@@ -195,18 +179,6 @@ sub _do
 
 	$self->_ask($command);
 	return $self->_answer;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $debugger (grep { $_->{owner} == $$ && $_->{gdb} } @debuggers)
-	{
-		kill 'KILL', $debugger->{gdb};
-		waitpid $debugger->{gdb}, 0;
-	}
-	$? = $exit_code;
 }
 
 1;

@@ -24,10 +24,10 @@ package LockRedis::Exporter;
 use strict;
 use warnings FATAL => 'all';
 
-use File::Basename qw(basename dirname);
+use File::Basename qw(dirname);
 use File::Spec;
 use HTTP::Tiny;
-use LockRedis::Program;
+use LockRedis::Program qw(await_end has_ended log_file start_program);
 use LockRedis::Wait qw(poll_until);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -36,17 +36,6 @@ our $directory = File::Spec->rel2abs(dirname(__FILE__) . '/../../../monitoring')
 
 # Whatever proxy the environment names
 our $http = HTTP::Tiny->new(timeout => 30, proxy => undef, http_proxy => undef);
-
-my %running;
-
-END
-{
-	my $exit_code = $?;
-
-	kill 'KILL', keys %running;
-	waitpid $_, 0 foreach keys %running;
-	$? = $exit_code;
-}
 
 sub new
 {
@@ -104,14 +93,13 @@ sub metrics
 sub start_web
 {
 	my ($name, $port, @command) = @_;
-	my $log = $PostgreSQL::Test::Utils::log_path . '/' . basename($0, '.pl') . "_$name.log";
-	my $pid = LockRedis::Program::start_program($log, @command);
+	my $log = log_file($name);
+	my $pid = start_program($log, @command);
 
-	$running{$pid} = 1;
 	poll_until(
 		"$name to answer (see $log)",
 		sub {
-			die "$name has ended, see $log\n" if waitpid($pid, 1) == $pid;
+			die "$name has ended, see $log\n" if has_ended($pid);
 			$http->get("http://127.0.0.1:$port/metrics")->{success};
 		});
 	return $pid;
@@ -122,8 +110,7 @@ sub stop_web
 	my ($pid) = @_;
 
 	kill 'TERM', $pid;
-	poll_until('the program to end', sub { waitpid($pid, 1) != 0 });
-	delete $running{$pid};
+	await_end($pid);
 	return;
 }
 

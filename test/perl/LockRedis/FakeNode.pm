@@ -28,14 +28,15 @@ package LockRedis::FakeNode;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::Program';
+
 use IO::Select;
 use IO::Socket::IP;
 use JSON::PP;
+use LockRedis::Program qw(ends_with_test);
 use POSIX ();
 use Socket qw(IPPROTO_TCP SOL_SOCKET SO_LINGER TCP_NODELAY);
 use Time::HiRes ();
-
-my @fakes;
 
 # Behaviours that need code, by name.
 sub new
@@ -61,20 +62,16 @@ sub new
 	close $_ foreach $orders, $say;
 	$give_orders->autoflush(1);
 	my $self = bless {
-		pid => $pid,
+		pid => ends_with_test($pid),
 		orders => $give_orders,
 		hear => $hear,
-		port => $listener->sockport,
-		owner => $$
+		port => $listener->sockport
 	}, $class;
-	push @fakes, $self;
 	close $listener;
 	return $self;
 }
 
 sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
-
-sub pid { my ($self) = @_; return $self->{pid}; }
 
 sub url { my ($self) = @_; return 'redis://' . $self->address; }
 
@@ -111,16 +108,6 @@ sub finish_sending
 
 	print { $self->{orders} } "{}\n";
 	readline($self->{hear}) or die 'the false node has ended';
-	return;
-}
-
-sub stop
-{
-	my ($self) = @_;
-
-	return unless $self->{pid};
-	kill 'KILL', $self->{pid};
-	waitpid delete $self->{pid}, 0;
 	return;
 }
 
@@ -289,14 +276,6 @@ sub _command
 	}
 	substr $$in, 0, pos $$in, '';
 	return \@args;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	$_->stop foreach grep { $_->{owner} == $$ } @fakes;
-	$? = $exit_code;
 }
 
 1;

@@ -48,7 +48,6 @@ use LockRedis::Wait qw(poll_until);
 
 my @space = qw(unshare --user --map-current-user --keep-caps --net);
 my $nobody = '02:00:00:00:ff:ff';
-my @holders;
 
 # In the namespace already: exec keeps the process id.
 sub import
@@ -104,7 +103,6 @@ sub place
 	my $ours = readlink '/proc/self/ns/net';
 
 	my $holder = start_program('/dev/null', qw(unshare --net sleep 1000000));
-	push @holders, $holder;
 	$place->{holder} = $holder;
 
 	# The namespace is there when that of the holder is another.
@@ -179,18 +177,6 @@ sub _run
 
 	system(@command) == 0 or die "failed: @command\n";
 	return;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $holder (@holders)
-	{
-		kill 'KILL', $holder;
-		waitpid $holder, 0;
-	}
-	$? = $exit_code;
 }
 
 package LockRedis::Netns::Place;

@@ -27,16 +27,12 @@ package LockRedis::Pooler;
 use strict;
 use warnings FATAL => 'all';
 
-use File::Basename qw(basename);
-use LockRedis::Program;
+use LockRedis::Program qw(await_end has_ended log_file start_program);
 use LockRedis::Session;
 use LockRedis::Test qw(need_tool);
 use LockRedis::Wait qw(poll_until);
-use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
-
-my @poolers;
 
 sub need
 {
@@ -50,12 +46,10 @@ sub new
 {
 	my ($class, $node, $name, %settings) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $test = basename($0, '.pl');
 	my $self = bless {
 		dir => $dir,
 		port => PostgreSQL::Test::Cluster::get_free_port(),
-		log => "$PostgreSQL::Test::Utils::log_path/${test}_$name.log",
-		owner => $$
+		log => log_file($name)
 	}, $class;
 	my $user = getpwuid $>;
 	my $server = 'host=' . $node->host . ' port=' . $node->port . " dbname=postgres user=$user";
@@ -67,22 +61,19 @@ sub new
 		logfile => $self->{log},
 		%settings);
 
-	open my $conf, '>', "$dir/pgbouncer.ini" or die $!;
-	print $conf "[databases]\n",
-	  "tx = $server pool_mode=transaction\n",
-	  "sess = $server pool_mode=session\n",
-	  "[pgbouncer]\n",
-	  map { "$_ = $all{$_}\n" } sort keys %all;
-	close $conf or die $!;
+	append_to_file("$dir/pgbouncer.ini", join '',
+		"[databases]\n",
+		"tx = $server pool_mode=transaction\n",
+		"sess = $server pool_mode=session\n",
+		"[pgbouncer]\n",
+		map { "$_ = $all{$_}\n" } sort keys %all);
 
-	my $pid = LockRedis::Program::start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
+	my $pid = start_program($self->{log}, 'pgbouncer', "$dir/pgbouncer.ini");
 	$self->{pid} = $pid;
-	push @poolers, $self;
 	poll_until(
 		"PgBouncer to listen (see $self->{log})",
 		sub {
-			die "PgBouncer ended at once, see $self->{log}\n"
-			  if waitpid($pid, POSIX::WNOHANG()) == $pid;
+			die "PgBouncer ended at once, see $self->{log}\n" if has_ended($pid);
 			-S "$dir/.s.PGSQL.$self->{port}";
 		});
 	return $self;
@@ -122,20 +113,8 @@ sub stop
 	my $pid = delete $self->{pid};
 
 	kill 'INT', $pid;
-	poll_until('PgBouncer to end', sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
+	await_end($pid);
 	return;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $pooler (grep { $_->{owner} == $$ && $_->{pid} } @poolers)
-	{
-		kill 'KILL', $pooler->{pid};
-		waitpid $pooler->{pid}, 0;
-	}
-	$? = $exit_code;
 }
 
 package LockRedis::PooledSession;

@@ -30,17 +30,17 @@ package LockRedis::Proxy;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::Program';
+
 use Carp;
 use File::Basename qw(dirname);
-use IO::Handle;
 use IO::Select;
-use IPC::Open2 qw(open2);
 use JSON::PP;
+use LockRedis::Program qw(start_talking);
 use LockRedis::Wait qw(limit poll_until);
 
 my $program = dirname(__FILE__) . '/../../fault/proxy';
 my $json = JSON::PP->new->canonical->latin1;
-my @proxies;
 
 sub new
 {
@@ -55,11 +55,9 @@ sub new
 sub _launch
 {
 	my ($class, @command) = @_;
-	my $pid = open2(my $out, my $in, @command);
-	my $self = bless { pid => $pid, in => $in, out => $out, owner => $$ },
-	  $class;
+	my $self = bless {}, $class;
 
-	push @proxies, $self;
+	@$self{qw(pid in out)} = start_talking(undef, @command);
 	$self->{port} = $self->_answer->{port};
 	return $self;
 }
@@ -121,7 +119,7 @@ sub stop
 
 	return unless $self->{pid};
 	close $self->{in};
-	waitpid delete $self->{pid}, 0;
+	$self->_reap;
 	return;
 }
 
@@ -130,7 +128,6 @@ sub _do
 	my ($self, $what, %args) = @_;
 
 	print { $self->{in} } $json->encode({ do => $what, %args }), "\n";
-	$self->{in}->flush;
 	my $answer = $self->_answer;
 	croak "proxy: $answer->{error}" if exists $answer->{error};
 	return $answer;
@@ -145,18 +142,6 @@ sub _answer
 	my $line = readline $self->{out};
 	croak 'the proxy has ended' unless defined $line;
 	return $json->decode($line);
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $proxy (grep { $_->{owner} == $$ && $_->{pid} } @proxies)
-	{
-		kill 'KILL', $proxy->{pid};
-		waitpid $proxy->{pid}, 0;
-	}
-	$? = $exit_code;
 }
 
 1;

@@ -54,12 +54,11 @@ use parent qw(LockRedis::RedisLocks LockRedis::RedisProcess);
 
 use Carp;
 use LockRedis::Monitor;
+use LockRedis::Program qw(log_file);
 use LockRedis::Resp;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-
-my @servers;
 
 sub new
 {
@@ -71,18 +70,12 @@ sub new
 		tls => $opts{tls},
 		place => $opts{place},
 		port => PostgreSQL::Test::Cluster::get_free_port(),
-		dir => PostgreSQL::Test::Utils::tempdir_short(),
-		owner => $$
+		dir => PostgreSQL::Test::Utils::tempdir_short()
 	}, $class;
 
 	$self->{tls_port} = PostgreSQL::Test::Cluster::get_free_port() if $opts{tls};
 
-	my $test = $0;
-	$test =~ s/.*\///;
-	$test =~ s/\.[^.]+$//;
-	$self->{log} =
-	  "$PostgreSQL::Test::Utils::log_path/${test}_$self->{name}.log";
-	push @servers, $self;
+	$self->{log} = log_file($self->{name});
 	$self->start unless defined $opts{start} && !$opts{start};
 	return $self;
 }
@@ -90,8 +83,6 @@ sub new
 sub port { my ($self) = @_; return $self->{port}; }
 
 sub socket_path { my ($self) = @_; return "$self->{dir}/redis.sock"; }
-
-sub pid { my ($self) = @_; return $self->{pid}; }
 
 sub password { my ($self) = @_; return $self->{password}; }
 
@@ -168,29 +159,20 @@ sub _forget_connection
 sub try_cmd
 {
 	my ($self, @args) = @_;
-	my $reply;
 
-	# CLIENT KILL and restarts may have ended the kept connection.
-	if ($self->{conn})
+	# CLIENT KILL and restarts may have ended a connection that was kept.
+	while (1)
 	{
-		my $ok = eval {
-			$self->{conn}->send_command(@args);
-			$reply = $self->{conn}->read_reply;
-			1;
-		};
-		return $reply if $ok;
+		my $kept = $self->{conn};
+		my $reply;
+
+		$self->{conn} //= $self->connection;
+		return $reply
+		  if eval { $self->{conn}->send_command(@args); $reply = $self->{conn}->read_reply; 1 };
+		my $error = $@;
 		$self->_forget_connection;
-		croak $@ if $@ =~ /no reply/;
+		croak $error if !$kept || $error =~ /no reply/;
 	}
-	$self->{conn} = $self->connection;
-	$self->{conn}->send_command(@args);
-	$reply = eval { $self->{conn}->read_reply };
-	if ($@)
-	{
-		$self->_forget_connection;
-		croak $@;
-	}
-	return $reply;
 }
 
 sub cmd
@@ -365,18 +347,6 @@ sub session_commands
 	$watchdog{ $_->{addr} } = 1
 	  foreach grep { $_->{name} !~ /session/ } $self->clients;
 	return grep { !/^[\d.]+ \[\d+ (.+?)\]/ || !$watchdog{$1} } $monitor->stop;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $server (grep { $_->{owner} == $$ && $_->{pid} } @servers)
-	{
-		kill 'KILL', $server->{pid};
-		waitpid $server->{pid}, 0;
-	}
-	$? = $exit_code;
 }
 
 1;

@@ -28,10 +28,10 @@ use warnings FATAL => 'all';
 use parent 'LockRedis::Program';
 
 use Carp;
-use LockRedis::Program qw(start_program);
+use LockRedis::Program qw(has_ended start_program);
 use LockRedis::Resp;
 use LockRedis::Wait qw(poll_until);
-use POSIX ();
+use PostgreSQL::Test::Utils qw(append_to_file);
 use Test::More;
 
 # Settings that the next start takes; a list reference for several words.
@@ -59,7 +59,7 @@ sub start
 
 	poll_until("Redis \"$self->{name}\" to start (see $self->{log})",
 		sub {
-			if (waitpid($pid, POSIX::WNOHANG()) == $pid)
+			if (has_ended($pid))
 			{
 				delete $self->{pid};
 				die "Redis \"$self->{name}\" ended at once, see $self->{log}\n";
@@ -109,14 +109,13 @@ sub _write_config
 	my ($self) = @_;
 	my %config = $self->_config;
 
-	open my $conf, '>', "$self->{dir}/redis.conf" or die $!;
+	unlink "$self->{dir}/redis.conf";
 	foreach my $name (sort keys %config)
 	{
 		my $value = $config{$name};
-		print $conf join(' ',
-			$name, map { _quote($_) } ref $value ? @$value : $value), "\n";
+		append_to_file("$self->{dir}/redis.conf",
+			join(' ', $name, map { _quote($_) } ref $value ? @$value : $value) . "\n");
 	}
-	close $conf or die $!;
 	return;
 }
 
@@ -219,11 +218,8 @@ sub thaw
 sub _reap
 {
 	my ($self) = @_;
-	my $pid = $self->{pid};
 
-	poll_until("Redis $pid to end",
-		sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
-	delete $self->{pid};
+	$self->SUPER::_reap;
 	delete $self->{frozen};
 	$self->_forget_connection;
 	return;

@@ -34,12 +34,8 @@ LockRedis::Redisson - a Java process with the real Redisson in it
 Speaks the line protocol of test/interop/redisson: the commands are described in
 LockCommands.java, the protocol in Driver.java.  Texts are bytes in UTF-8.
 
-The program is built once by Maven, into test/interop/redisson/target, and again
-when its sources have changed.  Where that directory cannot be written, or
-belongs to somebody else, a directory of this user below the one for temporary
-files is used.  To build before the tests:
-
-  perl -I test/perl -MLockRedis::Redisson -e 'LockRedis::Redisson->build'
+F<test/interop/redisson/build> makes the program; where that cannot write it has to be
+there.
 
 =cut
 
@@ -52,183 +48,23 @@ use parent 'LockRedis::Program';
 
 use Carp;
 use Cwd qw(abs_path);
-use Digest::SHA;
-use Fcntl qw(:flock);
 use File::Basename qw(dirname);
-use File::Copy qw(copy);
-use File::Find;
-use File::Path qw(make_path remove_tree);
-use File::Spec;
-use IO::Handle;
 use IO::Select;
-use LockRedis::Wait qw(limit now poll_until);
-use POSIX ();
+use LockRedis::Program qw(log_file need_built start_talking);
+use LockRedis::Wait qw(limit now);
 use Test::More;
 
-my $source = abs_path(dirname(__FILE__) . '/../../interop/redisson');
-my @processes;
+my $place = abs_path(dirname(__FILE__) . '/../../interop/redisson');
+my $count = 0;
 
-# Skip the test file where Redisson cannot be had; under CI that is a failure.
-# A program of ours that does not compile is a failure everywhere.
-sub need
-{
-	my ($class) = @_;
+# Skip the test file where Redisson cannot be had.
+sub need { return need_built("$place/build", 'Redisson'); }
 
-	return if eval { $class->build; 1 };
-	die $@ if $ENV{CI} || $@ !~ /^Redisson cannot be had: /;
-	chomp(my $reason = $@);
-	plan(skip_all => $reason);
-	return;
-}
-
-# Build unless that was done; returns the class path.
+# The class path of what the script has made
 sub build
 {
-	my ($class) = @_;
-	my $digest = _digest();
-
-	_missing('java') unless _in_path('java');
-	my $dir = _usable("$source/target", $digest) ? $source : _build_dir();
-	my $target = "$dir/target";
-
-	if (!_usable($target, $digest))
-	{
-		_missing('mvn') unless _in_path('mvn');
-		make_path($target);
-
-		# Tests that run at the same time build once.
-		open my $lock, '>', "$target/.lock"
-		  or die "could not open $target/.lock: $!";
-		flock $lock, LOCK_EX or die "could not lock $target/.lock: $!";
-		if (!_usable($target, $digest))
-		{
-			_copy_sources($dir) if $dir ne $source;
-			_run_maven($dir, $digest);
-		}
-	}
-	return "$target/driver.jar:$target/lib/*";
-}
-
-sub _missing
-{
-	my ($program) = @_;
-
-	die "Redisson cannot be had: $program is missing\n";
-}
-
-sub _in_path
-{
-	my ($program) = @_;
-
-	return grep { -x "$_/$program" } split /:/, $ENV{PATH};
-}
-
-sub _sources
-{
-	my @files = ('pom.xml');
-
-	find(
-		{
-			no_chdir => 1,
-			wanted => sub {
-				push @files, File::Spec->abs2rel($_, $source) if /\.java$/;
-			}
-		},
-		"$source/src");
-	return sort @files;
-}
-
-sub _digest
-{
-	my $sha = Digest::SHA->new(256);
-
-	foreach my $file (_sources())
-	{
-		$sha->add("$file\0");
-		$sha->addfile("$source/$file");
-	}
-	return $sha->hexdigest;
-}
-
-# Whether what was built there comes from these sources.
-sub _usable
-{
-	my ($target, $digest) = @_;
-
-	open my $stamp, '<', "$target/.built" or return 0;
-	my $built = readline $stamp;
-	return defined $built && $built eq $digest;
-}
-
-# Where to build: beside the sources if they are ours, else beside a copy.
-sub _build_dir
-{
-	return $source
-	  if -o $source && -w $source && (!-e "$source/target" || -o _);
-
-	my $dir = File::Spec->tmpdir . "/lockredis-redisson-$>";
-	mkdir $dir, 0700 or $!{EEXIST} or die "could not make $dir: $!";
-	my @stat = lstat $dir;
-	die "$dir is not a directory that belongs to us alone\n"
-	  unless @stat && -d _ && $stat[4] == $> && !($stat[2] & 022);
-
-	return $dir;
-}
-
-sub _copy_sources
-{
-	my ($dir) = @_;
-
-	remove_tree("$dir/src");
-	foreach my $file (_sources())
-	{
-		make_path(dirname("$dir/$file"));
-		copy("$source/$file", "$dir/$file")
-		  or die "could not copy $source/$file: $!";
-	}
-	return;
-}
-
-sub _run_maven
-{
-	my ($dir, $digest) = @_;
-	my @command = ('mvn', '-q', '-B', '-ntp', '-f', "$dir/pom.xml");
-	my $home = (getpwuid $>)[7];
-
-	# A user without a home keeps what is fetched beside the build.
-	push @command, "-Dmaven.repo.local=$dir/target/repository"
-	  unless defined $home && -w $home;
-
-	note "building $dir";
-	my $pid = open my $out, '-|';
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		open STDERR, '>&', \*STDOUT;
-		open STDIN, '<', '/dev/null';
-		no warnings 'exec';
-		exec @command, 'package';
-		POSIX::_exit(127);
-	}
-	my $output = do { local $/; readline $out };
-	if (!close $out)
-	{
-		$output = '' unless defined $output;
-
-		# Which server it asked is nobody's business.
-		$output =~ s{https?://\S+}{(URL)}g;
-		note $output;
-		die "Redisson cannot be had: Maven could not fetch it\n"
-		  if $output =~
-		  /Could not transfer|Could not resolve|could not be resolved|offline mode/;
-		die "the build of $dir failed\n";
-	}
-
-	open my $stamp, '>', "$dir/target/.built"
-	  or die "could not open $dir/target/.built: $!";
-	print $stamp $digest;
-	close $stamp or die "could not write $dir/target/.built: $!";
-	return;
+	system("$place/build") == 0 or die "Redisson cannot be had\n";
+	return "$place/target/driver.jar:$place/target/lib/*";
 }
 
 # Start a process; a test may have several.
@@ -236,44 +72,12 @@ sub new
 {
 	my ($class) = @_;
 	my $class_path = $class->build;
-	my $test = $0;
+	my $log = log_file('redisson_' . $count++);
+	my $self = bless { buffer => '', log => $log, serial => 0, results => {} }, $class;
 
-	$test =~ s/.*\///;
-	$test =~ s/\.[^.]+$//;
-	my $log =
-	  "$PostgreSQL::Test::Utils::log_path/${test}_redisson_" . @processes . '.log';
-
-	pipe(my $in_read, my $in) && pipe(my $out, my $out_write)
-	  or die "could not make a pipe: $!";
-	my $pid = fork();
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		POSIX::dup2(fileno $in_read, 0);
-		POSIX::dup2(fileno $out_write, 1);
-		open STDERR, '>>', $log;
-		no warnings 'exec';
-		exec 'java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-Xmx256m',
-		  '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
-		  '-Dorg.slf4j.simpleLogger.showDateTime=true',
-		  '-cp', $class_path, 'lockredis.interop.Driver';
-		POSIX::_exit(127);
-	}
-	close $_ foreach $in_read, $out_write;
-	binmode $_ foreach $in, $out;
-	$in->autoflush(1);
-
-	my $self = bless {
-		pid => $pid,
-		in => $in,
-		out => $out,
-		buffer => '',
-		log => $log,
-		serial => 0,
-		results => {},
-		owner => $$
-	}, $class;
-	push @processes, $self;
+	@$self{qw(pid in out)} = start_talking($log, 'java', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1',
+		'-Xmx256m', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn',
+		'-Dorg.slf4j.simpleLogger.showDateTime=true', '-cp', $class_path, 'lockredis.interop.Driver');
 	return $self;
 }
 
@@ -395,29 +199,6 @@ sub stop
 	close $self->{in};
 	$self->_reap;
 	return;
-}
-
-sub _reap
-{
-	my ($self) = @_;
-	my $pid = $self->{pid};
-
-	poll_until("the Java process $pid to end",
-		sub { waitpid($pid, POSIX::WNOHANG()) != 0 });
-	delete $self->{pid};
-	return;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	foreach my $self (grep { $_->{owner} == $$ && $_->{pid} } @processes)
-	{
-		kill 'KILL', $self->{pid};
-		waitpid $self->{pid}, 0;
-	}
-	$? = $exit_code;
 }
 
 package LockRedis::Redisson::Result;

@@ -27,6 +27,8 @@ use warnings FATAL => 'all';
 
 use parent 'LockRedis::Redis';
 
+use PostgreSQL::Test::Utils qw(append_to_file);
+
 sub new
 {
 	my ($class, %opts) = @_;
@@ -49,9 +51,7 @@ sub _write_config
 
 	return if delete $self->{written} && -e "$self->{dir}/redis.conf";
 	$self->SUPER::_write_config;
-	open my $conf, '>>', "$self->{dir}/redis.conf" or die $!;
-	print $conf "sentinel $_\n" foreach @{ $self->{lines} };
-	close $conf or die $!;
+	append_to_file("$self->{dir}/redis.conf", "sentinel $_\n") foreach @{ $self->{lines} };
 	return;
 }
 

@@ -52,11 +52,13 @@ use strict;
 use warnings FATAL => 'all';
 
 use Carp;
+use IPC::Open3 qw(open3);
 use IO::Poll qw(POLLIN POLLHUP POLLERR);
 use LockRedis::Result;
 use LockRedis::Wait qw(limit now poll_until pause);
 use POSIX ();
 use PostgreSQL::Test::Utils ();
+use Symbol qw(gensym);
 use Test::More;
 
 my %sessions;    # by number, those with open output
@@ -103,24 +105,9 @@ sub new
 		owner => $$
 	}, $class;
 
-	my ($in_read, $in, $out, $out_write, $err, $err_write);
-	pipe($in_read, $in) && pipe($out, $out_write) && pipe($err, $err_write)
-	  or die "could not make a pipe: $!";
-	my $pid = fork();
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		# Closes nothing else: the other ends are close-on-exec.
-		POSIX::dup2(fileno $in_read, 0);
-		POSIX::dup2(fileno $out_write, 1);
-		POSIX::dup2(fileno $err_write, 2);
-		$ENV{PGCLIENTENCODING} = 'UTF8';
-		no warnings 'exec';
-		exec 'psql', '-X', '-A', '-t', '-q', '-P', 'null=NULL', '-v',
-		  'VERBOSITY=verbose', '-d', $connstr;
-		POSIX::_exit(127);
-	}
-	close $_ foreach $in_read, $out_write, $err_write;
+	local $ENV{PGCLIENTENCODING} = 'UTF8';
+	my $pid = open3(my $in, my $out, my $err = gensym, 'psql', '-X', '-A', '-t', '-q', '-P', 'null=NULL', '-v',
+		'VERBOSITY=verbose', '-d', $connstr);
 	foreach my $fh ($in, $out, $err)
 	{
 		binmode $fh;
@@ -309,18 +296,11 @@ sub is_lost
 			'the row in redis_locks');
 		$s->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
 			'f|0', 'not held, count 0');
-		$s->query_fails("SELECT redis_assert_held('$key')",
-			'55000', $detail, 'redis_assert_held fails');
-		$s->query_fails("SELECT redis_lock('$key')",
-			'55000', $detail, 'redis_lock fails');
-		$s->query_fails("SELECT redis_lock('$key', '1 minute')",
-			'55000', $detail, 'redis_lock with a lease fails');
-		$s->query_fails("SELECT redis_try_lock('$key')",
-			'55000', $detail, 'redis_try_lock fails');
-		$s->query_is("SELECT redis_extend('$key', '1 hour')",
-			'f', 'redis_extend says no');
-		$s->query_is("SELECT redis_extend('$key', NULL)",
-			'f', 'redis_extend to be renewed says no');
+		$s->query_fails("SELECT $_", '55000', $detail, "$_ fails")
+		  foreach "redis_assert_held('$key')", "redis_lock('$key')", "redis_lock('$key', '1 minute')",
+		  "redis_try_lock('$key')";
+		$s->query_is("SELECT $_", 'f', "$_ says no")
+		  foreach "redis_extend('$key', '1 hour')", "redis_extend('$key', NULL)";
 		$s->query_is("SELECT redis_is_held('$key'), redis_hold_count('$key')",
 			'f|0', 'still not held');
 		$s->query_warns("SELECT redis_unlock('$key')",
@@ -362,7 +342,6 @@ sub signal
 }
 
 sub cancel { my ($self) = @_; return $self->signal('INT'); }
-
 sub terminate { my ($self) = @_; return $self->signal('TERM'); }
 
 # When this returns the postmaster knows, too: it connects nobody before it has ended

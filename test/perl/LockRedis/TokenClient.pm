@@ -34,74 +34,30 @@ package LockRedis::TokenClient;
 use strict;
 use warnings FATAL => 'all';
 
+use parent 'LockRedis::Program';
+
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
-use IO::Handle;
+use LockRedis::Program qw(log_file need_built start_talking);
 use LockRedis::Wait qw(limit now);
-use POSIX ();
-use Test::More;
 
 my $place = abs_path(dirname(__FILE__) . '/../../interop/tokens');
 my %command = (
 	'redis-py' => ['python3', "$place/target/python/driver.py"],
 	'redsync' => ["$place/target/redsync"],
 	'node-redlock' => ['node', "$place/target/node/driver.js"]);
-my @running;
 
-# Skip the test file where they cannot be had; under CI that is a failure.
-sub need
-{
-	my ($class) = @_;
-
-	return if eval { $class->build; 1 };
-	die $@ if $ENV{CI};
-	chomp(my $reason = $@);
-	plan(skip_all => $reason);
-	return;
-}
-
-sub build
-{
-	my $said = `'$place/build' 2>&1`;
-
-	if ($? != 0)
-	{
-		# Which server it asked is nobody's business.
-		$said =~ s{https?://\S+}{(URL)}g;
-		note $said;
-		die "the other libraries for token locks cannot be had\n";
-	}
-	return;
-}
+# Skip the test file where they cannot be had.
+sub need { return need_built("$place/build", 'the other libraries for token locks'); }
 
 sub new
 {
 	my ($class, $library, @nodes) = @_;
-	my $self = bless { library => $library, owner => $$ }, $class;
-	my $test = $0;
+	my $self = bless { library => $library }, $class;
+	local $ENV{PYTHONPATH} = "$place/target/python";
 
-	$test =~ s/.*\///;
-	$test =~ s/\.[^.]+$//;
-	my $log = "$PostgreSQL::Test::Utils::log_path/${test}_$library.log";
-
-	pipe(my $in_read, my $in) && pipe(my $out, my $out_write)
-	  or die "could not make a pipe: $!";
-	my $pid = fork();
-	die "could not fork: $!" unless defined $pid;
-	if ($pid == 0)
-	{
-		POSIX::dup2(fileno $in_read, 0);
-		POSIX::dup2(fileno $out_write, 1);
-		open STDERR, '>>', $log;
-		$ENV{PYTHONPATH} = "$place/target/python";
-		no warnings 'exec';
-		exec @{ $command{$library} }, map { $_->port } @nodes;
-		POSIX::_exit(127);
-	}
-	close $_ foreach $in_read, $out_write;
-	$in->autoflush(1);
-	@$self{qw(pid in out)} = ($pid, $in, $out);
-	push @running, $self;
+	@$self{qw(pid in out)} =
+	  start_talking(log_file($library), @{ $command{$library} }, map { $_->port } @nodes);
 	return $self;
 }
 
@@ -153,23 +109,5 @@ sub take
 
 sub extend { my ($self, @words) = @_; return $self->ask('extend', @words); }
 sub release { my ($self, @words) = @_; return $self->ask('release', @words); }
-
-sub stop
-{
-	my ($self) = @_;
-
-	return unless $self->{pid};
-	kill 'KILL', $self->{pid};
-	waitpid delete $self->{pid}, 0;
-	return;
-}
-
-END
-{
-	my $exit_code = $?;
-
-	$_->stop foreach grep { $_->{owner} == $$ } @running;
-	$? = $exit_code;
-}
 
 1;
