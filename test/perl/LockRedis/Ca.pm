@@ -4,7 +4,7 @@
 
 =head1 NAME
 
-LockRedis::Ca - a certificate authority of a test, made with openssl
+LockRedis::Ca - a certificate authority of a test
 
 =head1 SYNOPSIS
 
@@ -28,47 +28,35 @@ use warnings FATAL => 'all';
 
 use Carp;
 use Digest::MD5 qw(md5_hex);
+use File::Copy qw(copy);
+use IO::Socket::SSL::Utils qw(CERT_create KEY_create_ec PEM_cert2file PEM_key2file);
+use IPC::Run;
 use MIME::Base64 qw(encode_base64);
-use POSIX qw(strftime);
 use PostgreSQL::Test::Utils;
 
 sub new
 {
 	my ($class, $name) = @_;
-	my $dir = PostgreSQL::Test::Utils::tempdir_short();
-	my $self = bless { name => $name, dir => $dir }, $class;
+	my $self = bless { dir => PostgreSQL::Test::Utils::tempdir_short() }, $class;
 
-	_write("$dir/index", '');
-	_write("$dir/ca.conf", <<"CONF");
-[ca]
-default_ca = main
-[main]
-dir = $dir
-database = $dir/index
-new_certs_dir = $dir
-certificate = $dir/ca.crt
-private_key = $dir/ca.key
-rand_serial = yes
-default_md = sha256
-policy = any
-unique_subject = no
-email_in_dn = no
-[any]
-commonName = supplied
-[req]
-distinguished_name = subject
-prompt = no
-[subject]
-commonName = $name authority
-[authority]
-basicConstraints = critical,CA:TRUE
-keyUsage = critical,keyCertSign,cRLSign
-subjectKeyIdentifier = hash
-CONF
-	$self->_openssl('req', '-x509', '-config', "$dir/ca.conf", '-extensions',
-		'authority', _new_key("$dir/ca.key"), '-out', "$dir/ca.crt", '-days',
-		3650);
+	$self->{issuer} = [ _create("$self->{dir}/ca", "$name authority", -1, 3650, CA => 1) ];
 	return $self;
+}
+
+sub _create
+{
+	my ($file, $name, $from, $to, %of) = @_;
+	my ($certificate, $key) = CERT_create(
+		%of,
+		subject => { commonName => $name },
+		key => KEY_create_ec('prime256v1'),
+		not_before => time + $from * 86_400,
+		not_after => time + $to * 86_400);
+
+	PEM_cert2file($certificate, "$file.crt");
+	PEM_key2file($key, "$file.key");
+	chmod 0600, "$file.key" or die $!;
+	return ($certificate, $key);
 }
 
 sub file { my ($self) = @_; return "$self->{dir}/ca.crt"; }
@@ -80,8 +68,7 @@ sub locked_key
 {
 	my ($self, $file, $passphrase) = @_;
 
-	$self->_openssl('pkey', '-in', $file, '-aes128', '-passout', "pass:$passphrase",
-		'-out', "$file.locked");
+	_openssl('pkey', '-in', $file, '-aes128', '-passout', "pass:$passphrase", '-out', "$file.locked");
 	return "$file.locked";
 }
 
@@ -93,11 +80,11 @@ sub locked_certificate
 	my $vector = '00112233445566778899AABBCCDDEEFF';
 	my $der = "$file.der";
 
-	$self->_openssl('x509', '-in', $file, '-outform', 'DER', '-out', $der);
-	$self->_openssl('enc', '-aes-128-cbc', '-in', $der, '-out', "$der.enc", '-iv', $vector,
+	_openssl('x509', '-in', $file, '-outform', 'DER', '-out', $der);
+	_openssl('enc', '-aes-128-cbc', '-in', $der, '-out', "$der.enc", '-iv', $vector,
 		'-K', md5_hex($passphrase . substr(pack('H*', $vector), 0, 8)));
-	my $text = encode_base64(PostgreSQL::Test::Utils::slurp_file("$der.enc"), '');
-	_write("$file.locked",
+	my $text = encode_base64(slurp_file("$der.enc"), '');
+	append_to_file("$file.locked",
 		    "-----BEGIN CERTIFICATE-----\nProc-Type: 4,ENCRYPTED\n"
 		  . "DEK-Info: AES-128-CBC,$vector\n\n"
 		  . join('', map { "$_\n" } unpack('(A64)*', $text))
@@ -110,17 +97,10 @@ sub certificate
 {
 	my ($self, $name, %opts) = @_;
 	my $file = "$self->{dir}/" . ++$self->{made} . "-$name";
-	my @names = @{ $opts{names} || [ 'DNS:localhost', 'IP:127.0.0.1' ] };
+	my @names = map { [ split /:/, $_, 2 ] } @{ $opts{names} || [ 'DNS:localhost', 'IP:127.0.0.1' ] };
 
-	$self->_openssl('req', '-new', '-config', "$self->{dir}/ca.conf", '-subj',
-		"/CN=$name", _new_key("$file.key"), '-out', "$file.csr");
-	_write("$file.conf",
-		    "basicConstraints = CA:FALSE\nauthorityKeyIdentifier = keyid\n"
-		  . (@names ? 'subjectAltName = ' . join(',', @names) . "\n" : ''));
-	$self->_openssl('ca', '-config', "$self->{dir}/ca.conf", '-batch', '-notext',
-		'-startdate', _day($opts{from} // -1), '-enddate', _day($opts{to} // 3000),
-		'-extfile', "$file.conf", '-in', "$file.csr", '-out', "$file.crt");
-	chmod 0600, "$file.key" or die $!;
+	_create($file, $name, $opts{from} // -1, $opts{to} // 3000,
+		issuer => $self->{issuer}, @names ? (subjectAltNames => \@names) : ());
 	return { cert => "$file.crt", key => "$file.key" };
 }
 
@@ -129,12 +109,11 @@ sub put
 {
 	my ($class, $certificate, $cert_file, $key_file) = @_;
 
-	foreach my $pair ([ $certificate->{cert}, $cert_file ],
-		[ $certificate->{key}, $key_file ])
+	foreach my $pair ([ $certificate->{cert}, $cert_file ], [ $certificate->{key}, $key_file ])
 	{
 		my ($from, $to) = @$pair;
 
-		_write("$to.new", PostgreSQL::Test::Utils::slurp_file($from));
+		copy($from, "$to.new") or die $!;
 		chmod 0600, "$to.new" or die $!;
 		rename "$to.new", $to or die $!;
 	}
@@ -147,50 +126,17 @@ sub hashed_directory
 	my ($self) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
-	_write("$dir/authority.pem", PostgreSQL::Test::Utils::slurp_file($self->file));
-	$self->_openssl('rehash', $dir);
+	copy($self->file, "$dir/authority.pem") or die $!;
+	_openssl('rehash', $dir);
 	return $dir;
-}
-
-sub _new_key
-{
-	my ($file) = @_;
-
-	return ('-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes',
-		'-keyout', $file);
-}
-
-sub _day
-{
-	my ($days) = @_;
-
-	return strftime('%Y%m%d%H%M%SZ', gmtime(time() + $days * 86400));
-}
-
-sub _write
-{
-	my ($file, $text) = @_;
-
-	open my $fh, '>', $file or die "could not write $file: $!";
-	print $fh $text;
-	close $fh or die $!;
-	return;
 }
 
 sub _openssl
 {
-	my ($self, @args) = @_;
-	my $log = "$self->{dir}/log";
-	my $pid = fork() // die "could not fork: $!";
+	my (@args) = @_;
+	my $said;
 
-	if ($pid == 0)
-	{
-		open STDOUT, '>', $log;
-		open STDERR, '>&', \*STDOUT;
-		exec 'openssl', @args or POSIX::_exit(127);
-	}
-	waitpid $pid, 0;
-	croak "openssl @args: " . PostgreSQL::Test::Utils::slurp_file($log) if $?;
+	IPC::Run::run([ 'openssl', @args ], '>&', \$said) or croak "openssl @args: $said";
 	return;
 }
 
