@@ -5,24 +5,10 @@
 
 use LockRedis::Test;
 
-my ($node, $redis) = LockRedis::Node->create_with_redis('main');
-my $history = LockRedis::History->new;
-my ($one, $two) = map { $node->session } 1 .. 2;
-
-my $said = sub { return $_[0]->sqlstate || 'ok' };
-my $lock = sub {
-	my ($name, $session) = @_;
-	return $history->record($name, 'lock', 'smoke',
-		sub { $session->query("SELECT redis_lock('smoke')") }, $said);
-};
-my $unlock = sub {
-	my ($name, $session) = @_;
-	return $history->record($name, 'unlock', 'smoke',
-		sub { $session->query("SELECT redis_unlock('smoke')") }, $said);
-};
+my ($node, $redis, $one, $two) = servers(sessions => 2);
 
 # Taken: Redis has it as Redisson would write it, everybody else sees it.
-is($lock->('one', $one)->error, undef, 'a free lock is taken');
+$one->query_is("SELECT redis_lock('smoke')", '', 'a free lock is taken');
 my $hash = $redis->hash('smoke');
 like((keys %$hash)[0],
 	qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:\d+$/, 'owner in Redis');
@@ -39,20 +25,17 @@ is( $node->value(
 	'one row in redis_locks');
 
 # A waiter sleeps until the lock is given back, and has it then.
-my $waiting = $history->start('two', 'lock', 'smoke');
 $two->start("SELECT redis_lock('smoke')");
 $node->wait_for_waiters('smoke', 1);
 ok($two->is_running, 'a second session waits');
 $one->query_is("SELECT redis_is_held('smoke')", 't',
 	'the holder is not disturbed');
-is($unlock->('one', $one)->out, 't', 'given back');
-my $result = $two->wait(10);
-$history->end($waiting, $said->($result));
-is($result->error, undef, 'the waiter has it');
+$one->query_is("SELECT redis_unlock('smoke')", 't', 'given back');
+is($two->wait(10)->error, undef, 'the waiter has it');
 $one->query_is("SELECT redis_is_held('smoke'), redis_is_locked('smoke')",
 	'f|t', 'the first session does not');
 
-is($unlock->('two', $two)->out, 't', 'given back again');
+$two->query_is("SELECT redis_unlock('smoke')", 't', 'given back again');
 
 # What a plain Redis client takes is respected, what it gives back is noticed.
 $redis->foreign_lock('smoke', ms => 60_000);
@@ -68,8 +51,5 @@ is($one->wait(15)->error, undef, 'woken by a message');
 # The end of a session is the end of its locks.
 $one->quit;
 nothing_left($node, $redis, name => 'nothing is left after the session');
-is_deeply([ $history->overlaps ], [], 'never two holders');
-is(scalar $history->entries, 4, 'four operations were recorded');
-
 $two->quit;
 done_testing();

@@ -47,76 +47,19 @@ use warnings FATAL => 'all';
 use Carp;
 use LockRedis::Proxy;
 use LockRedis::Redis;
-use LockRedis::Test;
+use LockRedis::Test qw(:DEFAULT fault_library);
 
 use constant DAY => 86400;
 
 my $library;
 
-sub _library
-{
-	return $library if $library;
-	need_tool('cc');
-	my $dir = PostgreSQL::Test::Utils::tempdir();
-
-	PostgreSQL::Test::Utils::append_to_file("$dir/old.c", <<'C');
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/time.h>
-#include <time.h>
-
-typedef FILE *(*Open) (const char *, const char *);
-
-static FILE *
-open_it(const char *name, const char *path, const char *mode)
-{
-	char	   *id = getenv("LOCKREDIS_TEST_ID");
-
-	if (id && *id && strcmp(path, "/dev/urandom") == 0)
-		return fmemopen(id, strlen(id), "r");
-	return ((Open) dlsym(RTLD_NEXT, name)) (path, mode);
-}
-
-FILE *
-fopen(const char *path, const char *mode)
-{
-	return open_it("fopen", path, mode);
-}
-
-FILE *
-fopen64(const char *path, const char *mode)
-{
-	return open_it("fopen64", path, mode);
-}
-
-time_t
-time(time_t *out)
-{
-	struct timeval now;
-	const char *age = getenv("LOCKREDIS_TEST_AGE");
-
-	gettimeofday(&now, NULL);
-	now.tv_sec -= age ? atol(age) : 0;
-	if (out)
-		*out = now.tv_sec;
-	return now.tv_sec;
-}
-C
-	PostgreSQL::Test::Utils::system_or_bail('cc', '-shared', '-fPIC', '-o', "$dir/old.so",
-		"$dir/old.c", '-ldl');
-	$library = "$dir/old.so";
-	return $library;
-}
+sub _library { return $library //= fault_library('older.c'); }
 
 sub new
 {
 	my ($class, %opts) = @_;
 	my $self = bless { password => $opts{password}, age => $opts{age} // DAY }, $class;
 
-	_library();
 	foreach my $n (1 .. $opts{n} // 5)
 	{
 		push @{ $self->{nodes} },

@@ -259,6 +259,19 @@ sub wait_for_state
 		sub { $self->lock_status('state') eq $state });
 }
 
+# So many are up and in use, and there are no others: of a cluster, or independent ones
+sub wait_for_masters
+{
+	my ($self, $n) = @_;
+
+	return poll_until("$n masters to be up",
+		sub {
+			$self->value(q{
+				SELECT count(*) FILTER (WHERE state = 'up' AND in_use) || ' of ' || count(*)
+				  FROM redis_lock_status WHERE role = 'master'}) eq "$n of $n";
+		});
+}
+
 # Rows of redis_locks
 sub count_locks
 {
@@ -381,15 +394,16 @@ sub reconnect
 	return $self->wait_for_store('master');
 }
 
-# Process id of the watchdog, undef when there is none.
-sub watchdog_pid
-{
-	my ($self) = @_;
-	my $pid = $self->value(
-		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lockredis watchdog'}
-	);
+# Process ids, undef when there is none.
+sub watchdog_pid { my ($self) = @_; return $self->_pid_of('lockredis watchdog'); }
 
-	return $pid eq '' ? undef : $pid;
+sub table_worker_pid { my ($self) = @_; return $self->_pid_of('lockredis table worker'); }
+
+sub _pid_of
+{
+	my ($self, $type) = @_;
+
+	return $self->value("SELECT pid FROM pg_stat_activity WHERE backend_type = '$type'") || undef;
 }
 
 # Another watchdog is there then.
@@ -401,17 +415,6 @@ sub replace_watchdog
 	kill TERM => $before;
 	poll_until('another watchdog', sub { (eval { $self->watchdog_pid } // $before) != $before });
 	return;
-}
-
-# Process id of the table worker, undef when there is none.
-sub table_worker_pid
-{
-	my ($self) = @_;
-	my $pid = $self->value(
-		q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'lockredis table worker'}
-	);
-
-	return $pid eq '' ? undef : $pid;
 }
 
 sub wait_for_waiters
@@ -492,6 +495,13 @@ sub logged
 	my ($self, $pattern) = @_;
 
 	return $self->log_text =~ $pattern;
+}
+
+sub wait_for_log
+{
+	my ($self, $pattern) = @_;
+
+	return poll_until("the log to say $pattern", sub { $self->logged($pattern) }, 120);
 }
 
 # How often it was logged.

@@ -100,17 +100,11 @@ sub new
 		sub { !grep { $_->known_nodes != @nodes } @nodes });
 	$self->{replaces} = $nreplicas;
 	$self->be_patient(0);
-	foreach my $n (0 .. $nmasters * $nreplicas - 1)
-	{
-		$nodes[ $nmasters + $n ]->cmd('CLUSTER', 'REPLICATE', $nodes[ $n % $nmasters ]->id);
-	}
+	my @replicas = @nodes[ $nmasters .. $nmasters * (1 + $nreplicas) - 1 ];
+	$replicas[$_]->cmd('CLUSTER', 'REPLICATE', $nodes[ $_ % $nmasters ]->id) foreach 0 .. $#replicas;
 	$self->wait_until_steady;
-	foreach my $n (0 .. $nmasters * $nreplicas - 1)
-	{
-		my $replica = $nodes[ $nmasters + $n ];
-		poll_until('a replica to be in step',
-			sub { ($replica->info('replication')->{master_link_status} || '') eq 'up' });
-	}
+	poll_until('the replicas to be in step',
+		sub { !grep { ($_->info('replication')->{master_link_status} || '') ne 'up' } @replicas });
 	$self->be_patient(1);
 	$self->_allow_failovers
 	  if $nreplicas && !$opts{config}{'cluster-replica-no-failover'};
@@ -200,38 +194,22 @@ sub wait_until_steady
 	return;
 }
 
-my @crc_table;
-
-# CRC16 of XMODEM, of what is in braces if anything is
 sub slot
 {
 	my ($self, $key) = @_;
-	my $crc = 0;
+	my ($node) = $self->_awake;
 
-	$key = $1 if $key =~ /^[^{]*\{([^}]+)\}/;
-	foreach my $byte (unpack 'C*', $key)
-	{
-		$crc ^= $byte << 8;
-		$crc = ($crc & 0x8000 ? ($crc << 1) ^ 0x1021 : $crc << 1) & 0xffff foreach 1 .. 8;
-	}
-	return $crc % 16384;
+	return $node->cmd('CLUSTER', 'KEYSLOT', $key);
 }
 
 # Who has the slot, as the nodes say that run
 sub node_of_slot
 {
 	my ($self, $slot) = @_;
+	my ($id) = map { $_->master_of($slot) // () } $self->_awake or croak "nobody has slot $slot";
+	my ($found) = grep { $_->id eq $id } $self->nodes;
 
-	foreach my $node ($self->_awake)
-	{
-		foreach my $range (@{ $node->cmd('CLUSTER', 'SLOTS') })
-		{
-			next if $slot < $range->[0] || $slot > $range->[1];
-			my ($found) = grep { $_->id eq $range->[2][2] } $self->nodes;
-			return $found;
-		}
-	}
-	croak "nobody has slot $slot";
+	return $found;
 }
 
 sub node_of
@@ -256,19 +234,14 @@ sub wait_until_used
 	my ($self, @servers) = @_;
 	my @masters = $self->masters;
 
-	foreach my $server (@servers)
-	{
-		poll_until('all masters to be up', sub { $server->value(q{
-			SELECT count(*) FROM redis_lock_status
-			 WHERE role = 'master' AND state = 'up' AND in_use}) == @masters });
-	}
+	$_->wait_for_masters(scalar @masters) foreach @servers;
 	return;
 }
 
 sub replica_of
 {
 	my ($self, $master) = @_;
-	my ($found) = grep { $_->pid && !$_->{frozen} && $_->master_id eq $master->id } $self->nodes;
+	my ($found) = grep { $_->master_id eq $master->id } $self->_awake;
 
 	return $found;
 }
@@ -277,13 +250,10 @@ sub replica_of
 sub key_on
 {
 	my ($self, $node, $prefix) = @_;
-	my @ranges = grep { $_->[2][2] eq $node->id } @{ $node->cmd('CLUSTER', 'SLOTS') };
+	my $n = 0;
 
-	for (my $n = 0;; $n++)
-	{
-		my $slot = $self->slot("$prefix$n");
-		return "$prefix$n" if grep { $slot >= $_->[0] && $slot <= $_->[1] } @ranges;
-	}
+	$n++ until ($node->master_of($self->slot("$prefix$n")) // '') eq $node->id;
+	return "$prefix$n";
 }
 
 # ---- moving slots
@@ -349,14 +319,11 @@ sub fail_over
 			return 1 if $replica->is_master;
 			$again = time + 6
 			  if time >= $again && !ref $replica->try_cmd('CLUSTER', 'FAILOVER');
-			pause_a_moment();
-			return $replica->is_master;
+			return 0;
 		});
 	$self->wait_until_steady;
 	return $replica;
 }
-
-sub pause_a_moment { select undef, undef, undef, 0.2; return; }
 
 # Another one has that slot, as all say that run
 sub wait_for_master_but
@@ -365,13 +332,7 @@ sub wait_for_master_but
 
 	$self->be_patient(0);
 	poll_until('another master',
-		sub {
-			!grep {
-				my $node = $_;
-				grep { $slot >= $_->[0] && $slot <= $_->[1] && $_->[2][2] eq $old->id }
-				  @{ $node->cmd('CLUSTER', 'SLOTS') }
-			} $self->_awake;
-		},
+		sub { !grep { ($_->master_of($slot) // '') eq $old->id } $self->_awake },
 		180);
 	$self->be_patient(1);
 	$self->wait_until_steady;
@@ -490,6 +451,15 @@ sub master_id
 	my ($self) = @_;
 
 	return $self->_myself->[3];
+}
+
+# Who has that slot, by id, as it says
+sub master_of
+{
+	my ($self, $slot) = @_;
+	my ($range) = grep { $slot >= $_->[0] && $slot <= $_->[1] } @{ $self->cmd('CLUSTER', 'SLOTS') };
+
+	return $range && $range->[2][2];
 }
 
 # Without the other nodes

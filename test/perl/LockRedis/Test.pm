@@ -95,7 +95,6 @@ use warnings FATAL => 'all';
 
 use File::Basename qw(dirname);
 use File::Spec;
-use LockRedis::History;
 use LockRedis::Leftovers;
 use LockRedis::Node;
 use LockRedis::Proxy;

@@ -20,7 +20,7 @@ Seconds on CLOCK_MONOTONIC, with fractions.
 
 =item now_ns()
 
-The same in whole nanoseconds, for LockRedis::History.
+The same in whole nanoseconds, as other programs have it.
 
 =item limit($seconds)
 
