@@ -23,27 +23,6 @@ my ($node, $redis, $proxy, $admin) = LockRedis::Node->create_behind_proxy(
 		'lockredis.connect_timeout' => '60s',
 		'lockredis.command_timeout' => limit(60) . 's'
 	});
-my @kinds = qw(lock read_lock);
-my %calls = (
-	redis_unlock_all => 'redis_unlock_all()',
-	redis_multi_unlock => "redis_multi_unlock(ARRAY['lost', 'hangs'])");
-
-# The session has these keys; one is lost, the release of another one hangs.
-sub prepare
-{
-	my ($session, $take) = @_;
-
-	foreach my $key (qw(lost hangs))
-	{
-		my $result = $session->query("SELECT redis_$take('$key')");
-		is($result->error, undef, "$take: $key is had");
-	}
-	$admin->query_is("SELECT redis_force_unlock('lost')", 't', 'one is taken away');
-	$session->query_is("SELECT redis_is_held('lost', '"
-			. ($take eq 'lock' ? 'reentrant' : 'read') . "')",
-		'f', 'which the session can see');
-	return;
-}
 
 # Exactly one warning, of that key
 sub warns_of
@@ -56,33 +35,33 @@ sub warns_of
 	return;
 }
 
-foreach my $call (sort keys %calls)
+# The session has two keys; one is lost, which it can see; the release of the other one hangs.
+foreach my $case (
+	[ 'redis_unlock_all()', 'lock', 'reentrant', 'cancel' ],
+	[ 'redis_unlock_all()', 'read_lock', 'read', 'statement_timeout' ],
+	[ "redis_multi_unlock(ARRAY['lost', 'hangs'])", 'lock', 'reentrant', 'cancel' ])
 {
-	foreach my $take ($call eq 'redis_unlock_all' ? @kinds : 'lock')
-	{
-		foreach my $way ('cancel', 'statement_timeout')
-		{
-			my $session = $node->session;
-			my $name = "$call, $take, $way";
+	my ($call, $take, $kind, $way) = @$case;
+	my $session = $node->session;
+	my $name = "$call, $take, $way";
 
-			prepare($session, $take);
-			$session->query("SET statement_timeout = '" . limit(6) . "s'")
-			  if $way eq 'statement_timeout';
-			my $id = $proxy->rule(match => 'hangs', action => 'hold');
-			$session->start("SELECT $calls{$call}");
-			$proxy->wait_for_rule($id);
-			$session->cancel if $way eq 'cancel';
-			my $result = $session->wait;
+	$session->query_is("SELECT redis_$take('lost'), redis_$take('hangs')", '|', "$name: taken");
+	$admin->query_is("SELECT redis_force_unlock('lost')", 't', 'one is taken away');
+	$session->query_is("SELECT redis_is_held('lost', '$kind')", 'f', 'which the session can see');
+	$session->query("SET statement_timeout = '" . limit(6) . "s'") if $way eq 'statement_timeout';
+	my $id = $proxy->rule(match => 'hangs', action => 'hold');
+	$session->start("SELECT $call");
+	$proxy->wait_for_rule($id);
+	$session->cancel if $way eq 'cancel';
+	my $result = $session->wait;
 
-			$result->fails('57014', qr/cancel/, "$name: cut");
-			warns_of($result, 'lost', "$name: the loss is told");
-			$proxy->let_go;
-			$session->query('RESET statement_timeout');
-			$session->query_is('SELECT redis_unlock_all()', '0', "$name: nothing is left");
-			$session->quit;
-			$node->wait_for_free($redis, $_) foreach qw(lost hangs);
-		}
-	}
+	$result->fails('57014', qr/cancel/, "$name: cut");
+	warns_of($result, 'lost', "$name: the loss is told");
+	$proxy->let_go;
+	$session->query('RESET statement_timeout');
+	$session->query_is('SELECT redis_unlock_all()', '0', "$name: nothing is left");
+	$session->quit;
+	$node->wait_for_free($redis, $_) foreach qw(lost hangs);
 }
 
 # The release of one was answered, and found it gone, when the call is cut.

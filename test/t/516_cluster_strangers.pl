@@ -19,24 +19,6 @@ sub url_of { return 'redis-cluster://' . join ',', map { $_->address } @_; }
 my $node = LockRedis::Node->create('main', url => url_of($first, $stranger));
 my $one = $node->session;
 
-sub masters_are_up
-{
-	my ($n) = @_;
-
-	$node->poll_query_until('postgres', qq{
-		SELECT count(*) = $n AND bool_and(state = 'up' AND in_use)
-		  FROM redis_lock_status WHERE role = 'master'})
-	  or die "there are not $n masters";
-	return;
-}
-
-sub wait_for_log
-{
-	my ($pattern) = @_;
-
-	return poll_until("the log to say $pattern", sub { $node->logged($pattern) });
-}
-
 sub is_refused
 {
 	my ($key, $name) = @_;
@@ -48,14 +30,14 @@ sub is_refused
 
 # ---- at the start: seeds of two clusters
 
-wait_for_log(qr/WARNING:  lockredis: the nodes in "lockredis.url" belong to different clusters/);
+$node->wait_for_log(qr/WARNING:  lockredis: the nodes in "lockredis.url" belong to different clusters/);
 like($node->log_text, qr/different clusters\n.*DETAIL: .*\Q$_\E/, "it names $_")
   foreach map { $_->address } $first, $stranger;
 like(is_refused('k', 'seeds of two clusters')->{raw}, qr/different clusters/, 'and told why');
 is(join(' ', map { $_->all_keys } $ours->nodes, $theirs->nodes), '', 'nothing is anywhere');
 
 $node->set('lockredis.url' => url_of($first, $second, $spare));
-masters_are_up(2);
+$node->wait_for_masters(2);
 $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of one cluster');
 
 # ---- one that was reset and has met others, with its id, while nobody looked
@@ -76,38 +58,26 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	$_->kill9 foreach $first, $second;
 	kill 'CONT', $watchdog;
 	my $address = $spare->address;
-	wait_for_log(qr/WARNING:  lockredis: the node at \Q$address\E belongs to another Redis Cluster/);
+	$node->wait_for_log(qr/WARNING:  lockredis: the node at \Q$address\E belongs to another Redis Cluster/);
 	is_refused('k', 'a cluster that is not ours');
 	is(join(' ', $theirs->all_keys), '', 'nothing is there');
 
 	# The settings still name it, and nobody else who answers.
 	$node->reload;
-	masters_are_up(1);
+	$node->wait_for_masters(1);
 	$one->query_is("SELECT redis_try_lock('k')", 't', 'a reload decides');
 	is($stranger->cmd('EXISTS', 'k'), 1, 'it is where the settings lead to');
 	$one->query_is("SELECT redis_unlock('k')", 't', 'and given back');
 }
 
-# ---- a reload with seeds of both
-
-{
-	$node->log_since_here;
-	$_->start foreach $first, $second;
-	poll_until('our cluster to be there', sub {
-		!grep { $_->cmd('CLUSTER', 'INFO') !~ /cluster_state:ok/ } $first, $second });
-	wait_for_log(qr/belongs to another Redis Cluster/);
-	$node->reload;
-	wait_for_log(qr/belong to different clusters/);
-	masters_are_up(1);
-	$one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'the one in use stays');
-	is(join(' ', map { $_->all_keys } $first, $second), '', 'nothing is at the other one');
-}
-
 # ---- all nodes are reset and set up anew: the same addresses, other ids
 
 {
+	$_->start foreach $first, $second;
+	poll_until('our cluster to be there', sub {
+		!grep { $_->cmd('CLUSTER', 'INFO') !~ /cluster_state:ok/ } $first, $second });
 	$node->set('lockredis.url' => url_of($first, $second));
-	masters_are_up(2);
+	$node->wait_for_masters(2);
 	my $key = $ours->key_on($first, 'h');
 
 	$one->query_is("SELECT redis_try_lock('$key')", 't', 'held');
@@ -126,7 +96,7 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	$second->cmd('CLUSTER', 'ADDSLOTSRANGE', 8192, 16383);
 	poll_until('the new cluster to be there', sub {
 		!grep { $_->cmd('CLUSTER', 'INFO') !~ /cluster_state:ok/ } $first, $second });
-	wait_for_log(qr/belongs to another Redis Cluster/);
+	$node->wait_for_log(qr/belongs to another Redis Cluster/);
 	$node->session->query('SELECT 1');
 	my $other = $node->session;
 	my $result = $other->query("SELECT redis_try_lock('$key')");
@@ -134,7 +104,7 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	is(join(' ', map { $_->all_keys } $first, $second), '', 'and nothing is taken there');
 	$other->quit;
 	$node->reload;
-	masters_are_up(2);
+	$node->wait_for_masters(2);
 	$one->query_is("SELECT redis_try_lock('$key'), redis_unlock('$key')", 't|t', 'a reload decides');
 }
 
