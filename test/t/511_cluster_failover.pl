@@ -121,18 +121,4 @@ sub take_everywhere
 	$two->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 }
 
-# Everything is gone, and comes back
-{
-	my @awake = $cluster->nodes;
-
-	$_->kill9 foreach @awake;
-	$one->query_fails("SELECT redis_try_lock('e')", '58000', qr/could not reach/, 'no node answers');
-	$_->start foreach @awake;
-	$cluster->wait_until_steady;
-	$cluster->wait_until_used($node);
-	poll_until('locks to be taken again',
-		sub { ($one->query("SELECT redis_try_lock('e')")->value || '') eq 't' });
-	$one->query_is("SELECT redis_unlock('e')", 't', 'given back');
-}
-
 end_test($node, $cluster, clients => qr/session/);

@@ -1,7 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Slots of a Redis Cluster that move while locks are held, awaited and given back: no
-# lock is lost, and what is half moved is served as far as the cluster serves it.
+# lock is lost, and what is half moved is served as far as the cluster serves it.  What a COMMIT
+# counts, and releases, at a node that hangs: once, when it answers again.
 # Proves G46.
 
 use LockRedis::RedisCluster;
@@ -89,4 +90,42 @@ is($node->lock_stat('losses'), 0, 'no lock was lost');
 	$_->quit foreach @sessions;
 }
 
-end_test($node, $cluster, clients => qr/session/);
+# Counted, and released, at the end of a transaction by a node that hangs
+{
+	my ($slow, @rest) = $cluster->masters;
+	my ($there, @elsewhere) = map { $cluster->key_on($_, 'sum') } $slow, @rest;
+	my @latches = ($there, @elsewhere);
+	my $held = $cluster->key_on($slow, 'held');
+
+	$one->query("SELECT redis_latch_init('$_', 5)") foreach @latches;
+	$one->query("BEGIN; SELECT redis_xact_lock('$held')");
+	$one->query("SELECT redis_latch_xact_count_down('$_')") foreach @latches;
+	$slow->freeze;
+	is($one->query('COMMIT')->error, undef, 'the commit does not wait for a node that hangs');
+	poll_until('the others to have counted',
+		sub { !grep { $two->value("SELECT redis_latch_count('$_')") != 4 } @elsewhere });
+	is($node->count_locks("key IN ('$there', '$held')"), 2, 'the rest is left to be done');
+	$slow->thaw;
+	poll_until('nothing to be left', sub { $node->count_locks == 0 });
+	is($two->value("SELECT redis_latch_count('$there')"), 4, 'counted once');
+	$two->query_is("SELECT redis_is_locked('$held')", 'f', 'and released');
+	$cluster->cmd('DEL', $_) foreach @latches;
+}
+
+# A lock that its node has released is free here, too, while another node of the batch hangs
+{
+	my ($slow, $quick) = $cluster->masters;
+	my ($there, $here) = map { $cluster->key_on($_, 'both') } $slow, $quick;
+
+	$one->query("SELECT redis_multi_lock(ARRAY['$there', '$here'])");
+	$slow->freeze;
+	$one->start("SELECT redis_multi_unlock(ARRAY['$there', '$here'])");
+	poll_until('one node to have released its lock', sub { !$quick->cmd('EXISTS', $here) });
+	$two->query_is("SELECT redis_try_lock('$here', '30s')", 't', 'it is free');
+	ok($one->is_running, 'while the other one hangs');
+	$slow->thaw;
+	is($one->wait(60)->out, 't', 'both were released');
+	$two->query_is("SELECT redis_unlock('$here')", 't', 'given back');
+}
+
+end_test($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);

@@ -1,16 +1,19 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A Redis Cluster with passwords and a user of few rights, as docs/acl.md has them; an
+# A Redis Cluster with TLS, passwords and a user of few rights, as docs/acl.md has them; an
 # lockredis.url that leads from one Redis to the cluster and back while locks are held;
 # a watchdog that is started again; one Redis where a cluster was meant, and the other
 # way round.
 
+use LockRedis::Ca;
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 
-my $cluster = LockRedis::RedisCluster->new(replicas => 0, password => 'secret');
+my $ca = LockRedis::Ca->new('main');
+my $cluster = LockRedis::RedisCluster->new(replicas => 0, tls => $ca, password => 'secret');
 my $single = LockRedis::Redis->new(name => 'single');
-my $node = LockRedis::Node->create('main', redis => $single, patient => 1);
+my $node = LockRedis::Node->create('main', redis => $single, patient => 1,
+	settings => { 'lockredis.tls_ca_file' => $ca->file });
 my $password = secret_file('password', 'few');
 
 # The rights that one Redis needs, and those of a cluster
@@ -34,10 +37,13 @@ is($node->value("SELECT lost_reason FROM redis_locks WHERE key = 'm'"), 'moved',
 $one->query('SELECT redis_unlock_all()');
 
 # With the rights that are told of
+like($cluster->url, qr/^rediss-cluster:/, 'encrypted');
 my @keys = map { $cluster->key_on($_, 'k') } $cluster->masters;
 foreach my $key (@keys)
 {
 	$one->query_is("SELECT redis_try_lock('$key')", 't', "taken: $key");
+	ok(!(grep { $_->{laddr} !~ /:@{[ $cluster->node_of($key)->tls_port ]}$/ } $cluster->node_of($key)->clients),
+		'nobody came to the plain port');
 	$one->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 	$cluster->foreign_lock($key);
 	$node->queue_up($key, $two => "SELECT redis_lock('$key')");
@@ -73,11 +79,11 @@ poll_until('nothing to be left', sub { !$cluster->all_keys });
 
 # A cluster where one Redis was meant, and the other way round
 my ($some) = $cluster->masters;
-$node->set('lockredis.url' => 'redis://lockredis@' . $some->address);
+$node->set('lockredis.url' => 'rediss://lockredis@' . $some->address);
 $node->wait_for_up;
 my ($elsewhere) = grep { $cluster->node_of($_) != $some } @keys;
 $one->query_fails("SELECT redis_try_lock('$elsewhere')",
-	'58030', qr/MOVED .*HINT: .*redis-cluster:/s, 'a node of a cluster');
+	'58030', qr/MOVED .*HINT: .*rediss?-cluster:/s, 'a node of a cluster');
 $node->set('lockredis.url' => 'redis-cluster://' . $single->address,
 	'lockredis.password_file' => '');
 poll_until('it to be told', sub { $node->value(q{

@@ -37,16 +37,6 @@ my $node = LockRedis::Node->create('main', url => $cluster->url(user => 'few'),
 	settings => { 'lockredis.password_file' => secret_file('few', 'few'),
 		'lockredis.lease' => limit(60) . 's' });
 
-sub wait_for_masters
-{
-	my ($n) = @_;
-
-	$node->poll_query_until('postgres', qq{
-		SELECT count(*) = $n AND bool_and(state = 'up' AND in_use) FROM redis_lock_status})
-	  or die "there are not $n masters";
-	return;
-}
-
 sub state_of
 {
 	my ($at) = @_;
@@ -70,7 +60,7 @@ sub close_watchdogs_at
 	return;
 }
 
-wait_for_masters(3);
+$node->wait_for_masters(3);
 my $one = $node->session;
 
 # To a node that has no slots, by its name
@@ -84,7 +74,7 @@ my $one = $node->session;
 	$one->query_is("SELECT redis_unlock('$key')", 't', 'and is given back there');
 	is($spare->cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot), 0, 'it is gone');
 	$cluster->end_move($slot);
-	wait_for_masters(4);
+	$node->wait_for_masters(4);
 }
 
 # From here on the map stays as it is.
@@ -108,7 +98,7 @@ poll_until('no connection to be left dead', sub { !dead_sockets($node->watchdog_
 is(state_of($from), 'down', 'while its node is away');
 $from->start;
 allow($from, 'few', '-cluster|nodes');
-wait_for_masters(4);
+$node->wait_for_masters(4);
 
 # A node that sends on to one that is away is up itself
 {
@@ -125,7 +115,7 @@ wait_for_masters(4);
 	$one->query('SELECT redis_unlock_all()');
 }
 allow($_, 'few') foreach $cluster->nodes;
-wait_for_masters(4);
+$node->wait_for_masters(4);
 
 # A session that has read other settings before the watchdog asks nobody by the former map
 {
@@ -142,7 +132,7 @@ wait_for_masters(4);
 	is_deeply([ map { @{ $_->cmd('ACL', 'LOG') } } $cluster->nodes ], [],
 		'nobody has shown a password to a node of the former cluster');
 	$node->set('lockredis.connect_timeout' => '2s', 'lockredis.command_timeout' => '3s');
-	wait_for_masters(1);
+	$node->wait_for_masters(1);
 	$one->query_is("SELECT redis_try_lock('p')", 't', 'then it is taken there');
 	is($other->cmd('EXISTS', 'p'), 1, 'at the other cluster');
 	$one->query_is("SELECT redis_unlock('p')", 't', 'and given back');

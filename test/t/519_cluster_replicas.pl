@@ -71,6 +71,14 @@ wait_for('another master', q{role = 'master' AND up AND in_use},
 wait_for('another replica', q{role = 'replica' AND up},
 	$masters[1], grep { $_ != $new } @replicas);
 
+# Of which nobody tells any more, to another watchdog
+my $watchdog = $node->watchdog_pid;
+kill 'STOP', $watchdog;
+$_->kill9 foreach $cluster->nodes;
+kill $_, $watchdog foreach 'TERM', 'CONT';
+poll_until('another watchdog', sub { ($node->watchdog_pid // $watchdog) != $watchdog });
+wait_for('a replica of which nobody tells is not up', q{role = 'replica' AND state = 'up'});
+
 # A single Redis has those that it tells of
 my $single = LockRedis::Redis->new(name => 'single');
 $node->set('lockredis.url' => $single->url);

@@ -7,6 +7,9 @@
 # Each unlock that does wait waits 20 ms, in every round; of many rounds on a busy machine one
 # is quick.
 #
+# Two of them answer later than the others.  Three say that somebody has the key, two of those for
+# long: who waits asks again when most may be free, and not when those are that answered first.
+#
 # Proves G47.
 
 use List::Util qw(min);
@@ -46,6 +49,25 @@ sub is_quick
 }
 
 my ($one, $two) = map { $node->session } 1 .. 2;
+
+# ---- two answer later than the others
+
+my @nodes = $masters->nodes;
+my @late = ($masters->proxies)[ 3, 4 ];
+
+$masters->wait_until_watched($node);
+$masters->connect_to_all($one);
+my $seconds = limit(20);
+$nodes[$_]->foreign_lock('waited', owner => 'foreign:1', ms => $_ < 2 ? 600_000 : 3000)
+  foreach 0 .. 4;
+$_->rule(match => 'waited', action => 'delay', ms => 500, times => 0) foreach @late;
+$one->query_is("SELECT redis_try_lock('waited', '$seconds s')",
+	't', 'a majority is free before those that answered first are');
+$one->query("SELECT redis_unlock('waited')");
+$_->clear foreach @late;
+$nodes[$_]->foreign_unlock('waited') foreach 0, 1;
+
+# ---- one does not answer
 
 $masters->connect_to_all($one);
 $fifth->freeze;

@@ -16,6 +16,7 @@
 
 use LockRedis::RedisCluster;
 use LockRedis::Test;
+use LockRedis::Topic::Kinds;
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0, spare => 1,
 	config => { 'cluster-allow-replica-migration' => 'no' });
@@ -27,12 +28,7 @@ sub masters_shown
 {
 	my ($n) = @_;
 
-	foreach my $server ($near, $far)
-	{
-		poll_until("$n masters to be up", sub { $server->value(q{
-			SELECT count(*) FILTER (WHERE state = 'up' AND in_use) || ' of ' || count(*)
-			  FROM redis_lock_status}) eq "$n of $n" });
-	}
+	$_->wait_for_masters($n) foreach $near, $far;
 	return;
 }
 masters_shown(3);
@@ -84,31 +80,16 @@ sub give_back_there
 
 # ---- half moved for long
 
-# What one has and the other one waits for, each with a key of its own; whether he has it
-# still
 my $tag = $cluster->key_on($from, 'half-');
 my $slot = $cluster->slot($tag);
-my %kinds = (
-	fenced => [ 'redis_fenced_lock(%s)', 'redis_fenced_lock(%s)' ],
-	fair => [ 'redis_fair_lock(%s)', 'redis_fair_lock(%s)' ],
-	read => [ 'redis_read_lock(%s)', 'redis_write_lock(%s)' ],
-	write => [ 'redis_write_lock(%s)', 'redis_read_lock(%s)' ],
-	permit => [ 'redis_permit_init(%s, 1), redis_permit_lock(%s)', 'redis_permit_lock(%s)' ]);
-my %key = map { $_ => "{$tag}$_" } keys %kinds, 'reentrant', 'condition';
+my @few = qw(fenced fair read write permit);
+my %key = map { $_ => "{$tag}$_" } @few, 'reentrant', 'condition';
 my $elsewhere = $cluster->key_on($from, 'elsewhere-');
 # This lease does not grow on slow machines: Redis would forget the session that waits for the
 # condition, which it does after twice lockredis.wait_lease.
 my $one = $near->session(settings => { 'lockredis.lease' => '30s' });
 my $patient = $near->session(settings => { 'lockredis.lease' => '10min' });
 my %waiter = map { $_ => $far->session(settings => { 'lockredis.lease' => '10min' }) } keys %key;
-
-sub start
-{
-	my ($kind, $call) = @_;
-
-	$waiter{$kind}->start('SELECT ' . $call =~ s/%s/'$key{$kind}'/gr);
-	return;
-}
 
 sub ours
 {
@@ -118,17 +99,16 @@ sub ours
 }
 
 $patient->query("SELECT redis_lock('$key{reentrant}')");
-start('reentrant', 'redis_lock(%s)');
-start('condition', 'redis_lock(%s), redis_condition_wait(%s)');
+$waiter{$_}->start(step($_, 'wait', $key{$_})) foreach 'reentrant', 'condition';
 poll_until('the one who waits for a condition to have said so',
 	sub { grep { /condition_alive:/ } $cluster->all_keys });
-foreach my $kind (sort keys %kinds)
+foreach my $kind (@few)
 {
-	is($one->query('SELECT ' . $kinds{$kind}[0] =~ s/%s/'$key{$kind}'/gr)->error, undef, "$kind: had");
-	start($kind, $kinds{$kind}[1]);
+	does($one, $kind, 'take', $key{$kind}, 'had');
+	$waiter{$kind}->start(step($kind, 'wait', $key{$kind}));
 }
 is($one->query("SELECT redis_lock('$elsewhere')")->error, undef, 'in another slot: had');
-$far->wait_for_waiters($key{$_}, 1) foreach 'reentrant', keys %kinds;
+$far->wait_for_waiters($key{$_}, 1) foreach 'reentrant', @few;
 
 $cluster->begin_move($slot, $to);
 my $before = ours('min(renewals)', q{kind <> 'permit'});
@@ -143,20 +123,19 @@ $cluster->move_keys($slot);
 $cluster->end_move($slot);
 
 is($waiter{permit}->wait(limit(90))->error, undef, 'permit: who waited has it, by himself');
-foreach my $kind (grep { $_ ne 'permit' } sort keys %kinds)
+foreach my $kind (grep { $_ ne 'permit' } @few)
 {
 	ok($waiter{$kind}->is_running, "$kind: still waited for");
 }
 $one->query('SELECT redis_unlock_all()');
-foreach my $kind (grep { $_ ne 'permit' } sort keys %kinds)
+foreach my $kind (grep { $_ ne 'permit' } @few)
 {
 	is($waiter{$kind}->wait(limit(90))->error, undef, "$kind: given back; who waited has it");
 }
 ok($waiter{reentrant}->is_running, 'reentrant: still waited for');
 $patient->query_is("SELECT redis_unlock('$key{reentrant}')", 't', 'given back');
 is($waiter{reentrant}->wait(limit(90))->error, undef, 'who waited has it');
-is($patient->query(sprintf q{SELECT redis_lock('%1$s'), redis_condition_notify('%1$s'),
-	redis_unlock('%1$s')}, $key{condition})->error, undef, 'condition: told');
+does($patient, 'condition', 'free', $key{condition}, 'told');
 is($waiter{condition}->wait(limit(90))->error, undef, 'who waited for it knows');
 $_->query('SELECT redis_unlock_all()') foreach $one, $patient, values %waiter;
 

@@ -2,8 +2,8 @@
 
 # Which Redis Cluster is ours, at its edges: one of a single node gets a second one; one is made
 # after its first node was asked; a reload that says whom it means after somebody was refused
-# changes another setting, too; a server starts while most nodes that the settings name are
-# silent; and what another watchdog says of replicas of which nobody tells any more.
+# changes another setting, too; and a server starts while most nodes that the settings name are
+# silent.
 
 use IO::Socket::INET;
 use LockRedis::RedisCluster;
@@ -14,13 +14,6 @@ my $spare = LockRedis::RedisCluster->new(masters => 1, replicas => 0);
 my ($first) = $ours->nodes;
 my ($second) = $spare->nodes;
 my $node = LockRedis::Node->create('main', url => $ours->url);
-
-sub wait_for_log
-{
-	my ($pattern) = @_;
-
-	return poll_until("the log to say $pattern", sub { $node->logged($pattern) });
-}
 
 sub wait_for_masters
 {
@@ -83,7 +76,7 @@ ok(!$node->logged(qr/another Redis Cluster/), 'nobody is refused');
 
 reset_node($first);
 $first->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
-wait_for_log(qr/belongs to another Redis Cluster/);
+$node->wait_for_log(qr/belongs to another Redis Cluster/);
 $node->set('lockredis.tls_server_name' => 'of_no_use_without_tls');
 serves('a reload decides, whatever else it changes');
 wait_for_masters('one master again', $first);
@@ -124,23 +117,4 @@ foreach my $slots ('none', 'its own')
 	$_->stop foreach $early, $late;
 }
 
-# ---- replicas of which nobody tells any more, and another watchdog
-
-my $pair = LockRedis::RedisCluster->new(masters => 1, replicas => 1);
-
-sub replicas
-{
-	return $node->value(q{
-		SELECT coalesce(string_agg(state, ' '), 'none') FROM redis_lock_status WHERE role = 'replica'});
-}
-
-$node->set('lockredis.url' => $pair->url, 'lockredis.command_timeout' => '1s');
-poll_until('a replica', sub { replicas() eq 'up' });
-my $watchdog = $node->watchdog_pid;
-kill 'STOP', $watchdog;
-$_->kill9 foreach $pair->nodes;
-kill $_, $watchdog foreach 'TERM', 'CONT';
-poll_until('another watchdog', sub { ($node->watchdog_pid // $watchdog) != $watchdog });
-is(poll_until('nobody to say that it is up', sub { replicas() ne 'up' }), 1,
-	'a replica of which nobody tells is not up');
 done_testing();

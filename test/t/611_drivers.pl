@@ -1,9 +1,18 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What docs/drivers.md and docs/poolers.md say of psycopg, SQLAlchemy, asyncpg, Active Record,
-# HikariCP and redis-py is so: what they send, what stays in their pools, and that after a lost
-# session-level lock the next user of the connection cannot commit, unless the pool gives back.
-# Proves G10.
+# Django, HikariCP, JPA (Hibernate with Spring's transactions) and redis-py is so: what they send,
+# which statements run in a transaction, what a lost lock raises, what stays in their pools, and
+# that after a lost session-level lock the next user of the connection cannot commit, unless the
+# pool gives back.
+#
+# And what docs/waiting.md says of time limits that a client keeps by itself.
+# - node-postgres: query_timeout leaves a session that waits.  With client.release() it gets
+#   the lock later, which stays with the pooled connection and is renewed; with
+#   client.release(error) the session ends when it has got the lock.
+# - pgjdbc: setQueryTimeout ends the wait; socketTimeout closes the connection, and the session
+#   waits on.
+# Proves G4, G10.
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -180,22 +189,112 @@ end
 END
 
 # ----------
+# Django
+# ----------
+
+my ($block) = $page =~ /^(with transaction\.atomic.*?^    build_report\(\)\n)/ms;
+($give_back) = $page =~ /^(\@receiver.*?)^```/ms;
+
+$block =~ s/^/    /gm;
+
+my $said = output_of('python3', '-c', <<"END");
+import django
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.postgresql",
+    "NAME": "postgres", "HOST": "127.0.0.1", "PORT": $place{PGPORT}, "USER": "$user", "CONN_MAX_AGE": None}})
+django.setup()
+from django.core.signals import request_finished
+from django.db import Error, connection, connections, transaction
+from django.dispatch import receiver
+other = connections.create_connection("default")
+def ask(sql, *parameters, by=connection):
+    with by.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchone()[0] if cursor.description else None
+def build_report():
+    ask("INSERT INTO report VALUES ('django')")
+    ask("SELECT redis_force_unlock('nightly-report')", by=other)
+def report():
+$block
+def job():
+    with transaction.atomic():
+        return ask("CALL redis_with_lock('job', 'SELECT 1')")
+def kept():
+    return ask("SELECT string_agg(key, ' ') FROM redis_locks WHERE pid = pg_backend_pid()")
+def next_request():
+    ask("SELECT redis_lock('left')")
+    ask("SELECT redis_force_unlock('left')", by=other)
+    request_finished.send(None)
+    ask("INSERT INTO report VALUES ('django')")
+    return "committed"
+def see(name, what):
+    try:
+        print(name + ":", what())
+    except Error as error:
+        print(name + ":", type(error).__name__, error.__cause__.sqlstate)
+see("lost", report)
+see("job", lambda: ask("CALL redis_with_lock('job', 'SELECT 1')"))
+see("job in a transaction", job)
+see("interval", lambda: ask("SELECT redis_try_lock(%s, %s)", "left", "5 s"))
+request_finished.send(None)
+see("kept", kept)
+see("the next user", next_request)
+ask("SELECT redis_unlock_all()")
+connection.close()
+connection.settings_dict["CONN_MAX_AGE"] = 0
+ask("SELECT redis_lock('left')")
+request_finished.send(None)
+print("without CONN_MAX_AGE:", "open" if connection.connection else "closed")
+connection.settings_dict["CONN_MAX_AGE"] = None
+$give_back
+ask("SELECT redis_lock('left')")
+request_finished.send(None)
+see("kept", kept)
+see("the next user", next_request)
+END
+is($said, <<'END', 'Django');
+lost: OperationalError 40001
+job: True
+job in a transaction: InternalError 2D000
+interval: True
+kept: left
+the next user: OperationalError 55000
+without CONN_MAX_AGE: closed
+kept: None
+the next user: committed
+END
+
+# ----------
 # JDBC
 # ----------
 
-IPC::Run::run(
-	[
-		'java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=warn', '-cp',
-		LockRedis::Redisson->build, "$top/test/interop/drivers/Pool.java",
-		"jdbc:postgresql://$address?user=$user"
-	],
-	'>', \my $out, '2>', \my $err);
-is($out, <<'END', 'HikariCP') or diag $err;
+sub output_of_java
+{
+	my ($program, @arguments) = @_;
+
+	return output_of('java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=off', '-cp',
+		LockRedis::Redisson->build, "$top/test/interop/drivers/$program.java",
+		"jdbc:postgresql://$address?user=$user", @arguments);
+}
+
+is(output_of_java('Pool'), <<'END', 'HikariCP');
 left in the pool: left
 at work: nightly-report
 a failure
 left in the pool: nothing
 END
+
+is(output_of_java('Jpa'), <<'END', 'JPA');
+lock: nightly-report
+afterwards: null
+a cast: true
+two colons: IllegalArgumentException
+lost: CannotAcquireLockException repeated 40001
+redis_with_lock: GenericJDBCException 2D000
+END
+
+like($page, qr/\Q"SELECT redis_xact_lock(:key)"/, 'the statement of the page is what was run');
+is($node->value("SELECT count(*) FROM report WHERE who = 'django'"), 1, 'what was committed');
 
 # What JDBC's setString sends
 $one->query_fails("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2)",
@@ -204,4 +303,90 @@ $one->query_fails("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$
 $one->query_is("PREPARE p (varchar, varchar) AS SELECT redis_try_lock(\$1, \$2::interval)",
 	'', 'with ::interval there is one');
 
+# ----------
+# Time limits that a client keeps by itself
+# ----------
+
+# Waits for a line before each step but the first
+my $program = <<'END';
+const { Pool } = require('pg');
+const lines = require('readline').createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+const pool = new Pool({ connectionString: process.argv[1], max: 1 });
+
+async function wait(release) {
+  const client = await pool.connect();
+  try {
+    await client.query({ text: "SELECT redis_lock('k')", query_timeout: 500 });
+    console.log('it has the lock');
+  } catch (error) {
+    console.log(error.message);
+    release(client, error);
+  }
+}
+
+async function main() {
+  await wait((client, error) => client.release());
+  await lines.next();
+  const result = await pool.query('SELECT redis_unlock_all() AS n');
+  console.log('left in the pool: ' + result.rows[0].n);
+  await lines.next();
+  await wait((client, error) => client.release(error));
+  await lines.next();
+  await pool.end();
+  console.log('ended');
+  process.exit(0);
+}
+
+main().catch((error) => { console.log(error); process.exit(1); });
+END
+
+my ($in, $out, $err) = ('', '', '');
+my $node_js;
+{
+	local $ENV{NODE_PATH} = "$top/test/interop/tokens/target/node/node_modules";
+	$node_js = IPC::Run::start([ 'node', '-e', $program, $dsn ],
+		'<', \$in, '>', \$out, '2>', \$err, IPC::Run::timeout(limit(600)));
+}
+
+# The next line that it says
+sub says
+{
+	my ($expected, $name) = @_;
+
+	$node_js->pump until $out =~ /\n/ || !$node_js->pumpable;
+	my $line = $out =~ s/^(.*)\n// ? $1 : 'nothing';
+	return is($line, $expected, $name) || diag $err;
+}
+
+$one->query("SELECT redis_lock('k')");
+says('Query read timeout', 'query_timeout: an error');
+$node->wait_for_waiters('k', 1);
+$one->query_is("SELECT redis_unlock('k')", 't', 'its session still waits; the lock is given back');
+poll_until('the pooled session to have the lock', sub { $node->count_locks('granted') == 1 });
+poll_until('that to be idle', sub {
+	$node->value('SELECT l.renewed, a.state FROM redis_locks l JOIN pg_stat_activity a USING (pid)') eq 't|idle' });
+$in .= "go on\n";
+says('left in the pool: 1', 'a reset query gives it back');
+
+$one->query("SELECT redis_lock('k')");
+$in .= "go on\n";
+says('Query read timeout', 'query_timeout: an error, for release()');
+$node->wait_for_waiters('k', 1);
+$one->query_is("SELECT redis_unlock('k')", 't', 'its session still waits; the lock is given back');
+poll_until('the lock to be given back', sub { $node->count_locks == 0 && !$redis->cmd('EXISTS', 'k') });
+poll_until('the session to have ended', sub {
+	$node->value("SELECT count(*) FROM pg_stat_activity WHERE query ~ 'redis_lock\\(' AND pid NOT IN (pg_backend_pid(), @{[ $one->pid ]})") == 0 });
+$in .= "go on\n";
+says('ended', 'so has the pool');
+$node_js->finish;
+
+$one->query("SELECT redis_lock('k')");
+is(output_of_java('Timeouts', limit(6)), <<'END', 'JDBC');
+setQueryTimeout: 57014
+held: false
+socketTimeout: 08006
+closed: true
+END
+is($node->count_locks('waiting_since IS NOT NULL'), 1, 'the session of the closed connection waits');
+$one->query_is("SELECT redis_unlock('k')", 't', 'given back');
 end_test($node, $redis);
