@@ -203,10 +203,8 @@ $one->query('CREATE TABLE t (a int)');
 $one->query("SET client_min_messages = error");
 
 # It waits in its subtransaction, and is told.
-sub wait_and_be_told
+sub wait_and_be_told ($key)
 {
-	my ($key) = @_;
-
 	await($one, $key);
 	$three->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), redis_unlock('$key')",
 		'|1|t');

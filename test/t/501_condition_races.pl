@@ -17,29 +17,23 @@ my $next = patient($far);
 my $soon = limit(60);
 
 # Of a waiter who has the lock again, and nobody else was told.
-sub has_it
+sub has_it ($session, $key, $name)
 {
-	my ($session, $key, $name) = @_;
-
 	is(told($session), 't', $name);
 	$session->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')", 't|t',
 		"$name: with the lock");
 	return;
 }
 
-sub notify
+sub notify ($key, $n, $name, $by = undef)
 {
-	my ($key, $n, $name, $by) = @_;
-
 	($by || $notifier)->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), "
 		  . "redis_unlock('$key')", "|$n|t", $name);
 	return;
 }
 
-sub waits_on
+sub waits_on ($session, $key, $name)
 {
-	my ($session, $key, $name) = @_;
-
 	ok($session->is_running && waiting($key) == 1, $name);
 	return;
 }

@@ -13,10 +13,8 @@ my @sessions = map { $node->session } 1 .. 4;
 my ($one, $two, $three, $notifier) = @sessions;
 
 # It waits, and the lock has gone.
-sub await
+sub await ($session, $key, $wait = undef)
 {
-	my ($session, $key, $wait) = @_;
-
 	$wait = defined $wait ? "'$wait'" : 'NULL';
 	$session->start("SELECT redis_condition_wait('$key', $wait)");
 	poll_until('it waits', sub {

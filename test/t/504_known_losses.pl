@@ -25,9 +25,8 @@ my ($node, $redis, $proxy, $admin) = LockRedis::Node->create_behind_proxy(
 	});
 
 # Exactly one warning, of that key
-sub warns_of
+sub warns_of ($result, $key, $name)
 {
-	my ($result, $key, $name) = @_;
 	my @warnings = map { $_->message } $result->warnings;
 
 	is(scalar(grep { /the lock "$key" was lost/ } @warnings), 1, $name)

@@ -17,9 +17,8 @@ $cluster->wait_until_used($node);
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 # A lock of each shard
-sub take_everywhere
+sub take_everywhere ($prefix)
 {
-	my ($prefix) = @_;
 	my @keys = map { $cluster->key_on($_, $prefix) } $cluster->masters;
 
 	$one->query("SELECT redis_lock('$_')") foreach @keys;

@@ -27,10 +27,8 @@ $cluster->wait_until_used($node);
 
 # ---- at each master, and where a slot has moved
 
-sub redisson_wakes_us
+sub redisson_wakes_us ($key, $where)
 {
-	my ($key, $where) = @_;
-
 	# Redisson has it: a session waits, and is told
 	$java->call('a.1', 'lock', $key, -1)->or_die;
 	$us->query_is("SELECT redis_try_lock('$key')", 'f', "$where: Redisson keeps us out");
@@ -41,10 +39,8 @@ sub redisson_wakes_us
 	return;
 }
 
-sub we_wake_redisson
+sub we_wake_redisson ($key)
 {
-	my ($key) = @_;
-
 	# A session has it: Redisson waits, and is told
 	my $waits = $java->send('a.2', 'lock', $key, -1);
 	$cluster->wait_for_subscribers($key, 1);
@@ -80,17 +76,15 @@ my %kinds = (
 my @kinds = sort keys %kinds;
 
 # Redisson wants a replica to confirm what it does.
-sub fail_over
+sub fail_over ($old)
 {
-	my ($old) = @_;
-
 	$cluster->fail_over($old);
 	poll_until('the former master to be in step as a replica',
 		sub { ($old->info('replication')->{master_link_status} || '') eq 'up' });
 	return;
 }
 
-sub sql { my ($which, $kind, $key) = @_; return 'SELECT ' . $kinds{$kind}[$which] =~ s/%s/$key/r; }
+sub sql ($which, $kind, $key) { return 'SELECT ' . $kinds{$kind}[$which] =~ s/%s/$key/r; }
 
 # Theirs, awaited by us
 {

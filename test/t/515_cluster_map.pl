@@ -17,10 +17,8 @@ my %has_slots = map { $_->id => 1 } $cluster->masters;
 my ($spare) = grep { !$has_slots{ $_->id } } $cluster->nodes;
 
 # Each cluster has a user of its own; the nodes of one are called by a name.
-sub allow
+sub allow ($at, $user, @more)
 {
-	my ($at, $user, @more) = @_;
-
 	return $at->cmd('ACL', 'SETUSER', $user, 'on', ">$user", '~*', '&*', '+@all', @more);
 }
 allow($_, 'few') foreach $cluster->nodes;
@@ -37,25 +35,16 @@ my $node = LockRedis::Node->create('main', url => $cluster->url(user => 'few'),
 	settings => { 'lockredis.password_file' => secret_file('few', 'few'),
 		'lockredis.lease' => limit(60) . 's' });
 
-sub state_of
+sub state_of ($at)
 {
-	my ($at) = @_;
-
 	return $node->value(q{SELECT state FROM redis_lock_status WHERE address LIKE '%:} . $at->port . q{'});
 }
 
 # The connections of the watchdog at a node, but for those of its listener and scouts
-sub watchdogs_at
+sub watchdogs_at ($at) { return grep { $_->{name} =~ /watchdog/ } $at->clients; }
+
+sub close_watchdogs_at ($at)
 {
-	my ($at) = @_;
-
-	return grep { $_->{name} =~ /watchdog/ } $at->clients;
-}
-
-sub close_watchdogs_at
-{
-	my ($at) = @_;
-
 	$at->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach watchdogs_at($at);
 	return;
 }
@@ -148,9 +137,8 @@ like($node->log_text, qr/"lockredis.url" does not fit "lockredis.mode"/, 'it say
 done_testing();
 
 # Sockets of a process that the other side has closed, and it has not
-sub dead_sockets
+sub dead_sockets ($pid)
 {
-	my ($pid) = @_;
 	my %closed;
 
 	foreach my $line (split /\n/, PostgreSQL::Test::Utils::slurp_file('/proc/net/tcp'))

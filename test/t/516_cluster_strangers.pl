@@ -19,9 +19,8 @@ sub url_of { return 'redis-cluster://' . join ',', map { $_->address } @_; }
 my $node = LockRedis::Node->create('main', url => url_of($first, $stranger));
 my $one = $node->session;
 
-sub is_refused
+sub is_refused ($key, $name)
 {
-	my ($key, $name) = @_;
 	my $result = $one->query("SELECT redis_try_lock('$key')");
 
 	like($result->sqlstate // 'none', qr/^58/, "$name: refused");
@@ -30,7 +29,7 @@ sub is_refused
 
 # ---- at the start: seeds of two clusters
 
-$node->wait_for_log(qr/WARNING:  lockredis: the nodes in "lockredis.url" belong to different clusters/);
+$node->wait_until_logged(qr/WARNING:  lockredis: the nodes in "lockredis.url" belong to different clusters/);
 like($node->log_text, qr/different clusters\n.*DETAIL: .*\Q$_\E/, "it names $_")
   foreach map { $_->address } $first, $stranger;
 like(is_refused('k', 'seeds of two clusters')->{raw}, qr/different clusters/, 'and told why');
@@ -58,7 +57,7 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	$_->kill9 foreach $first, $second;
 	kill 'CONT', $watchdog;
 	my $address = $spare->address;
-	$node->wait_for_log(qr/WARNING:  lockredis: the node at \Q$address\E belongs to another Redis Cluster/);
+	$node->wait_until_logged(qr/WARNING:  lockredis: the node at \Q$address\E belongs to another Redis Cluster/);
 	is_refused('k', 'a cluster that is not ours');
 	is(join(' ', $theirs->all_keys), '', 'nothing is there');
 
@@ -96,7 +95,7 @@ $one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', 'seeds of
 	$second->cmd('CLUSTER', 'ADDSLOTSRANGE', 8192, 16383);
 	poll_until('the new cluster to be there', sub {
 		!grep { $_->cmd('CLUSTER', 'INFO') !~ /cluster_state:ok/ } $first, $second });
-	$node->wait_for_log(qr/belongs to another Redis Cluster/);
+	$node->wait_until_logged(qr/belongs to another Redis Cluster/);
 	$node->session->query('SELECT 1');
 	my $other = $node->session;
 	my $result = $other->query("SELECT redis_try_lock('$key')");

@@ -23,7 +23,7 @@ sub answer
 	return bulk('') if $command eq 'INFO';
 	return "+OK\r\n";
 }
-sub bulk { my ($text) = @_; return '$' . length($text) . "\r\n$text\r\n"; }
+sub bulk ($text) { return '$' . length($text) . "\r\n$text\r\n"; }
 
 my @fakes = map { LockRedis::FakeNode->new(node => { answer => \&answer }) } 1 .. 3;
 my @ids = map { $_ x 40 } 'a' .. 'c';
@@ -32,20 +32,16 @@ my $node = LockRedis::Node->create('main', start => 0,
 	url => 'redis-cluster://' . join ',', map { $_->address } @fakes);
 
 # id address flags master ping pong number link slots...
-sub line
+sub line ($number, %of)
 {
-	my ($number, %of) = @_;
-
 	return join(' ', $of{id} // $ids[$number], ($of{at} // $fakes[$number]->address) . '@1',
 		$of{flags} // 'master', $of{of} // '-', 0, 0, $of{epoch} // $number + 1, 'connected',
 		$of{slots} // ()) . "\n";
 }
 
 # What is told of all of them; each says "myself" of itself.
-sub all_say
+sub all_say (@lines)
 {
-	my (@lines) = @_;
-
 	foreach my $number (0 .. 2)
 	{
 		my $map = join '', map {
@@ -73,7 +69,7 @@ foreach my $number (3 .. 999)
 all_say(@large);
 $node->start;
 $node->safe_psql('postgres', 'CREATE EXTENSION lockredis');
-$node->wait_for_log(qr/the cluster has 64 masters, which have 16384 slots/);
+$node->wait_until_logged(qr/the cluster has 64 masters, which have 16384 slots/);
 my $masters = q{SELECT count(*) FROM redis_lock_status WHERE role = 'master'};
 is($node->value($masters), 64, 'they are shown');
 cmp_ok($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'replica'}), '>=', 64,
@@ -81,15 +77,13 @@ cmp_ok($node->value(q{SELECT count(*) FROM redis_lock_status WHERE role = 'repli
 
 # ---- what is no map changes nothing, and is logged
 
-sub is_no_map
+sub is_no_map ($name, $reason, @lines)
 {
-	my ($name, $reason, @lines) = @_;
-
 	$node->stop;
 	$node->log_since_here;
 	all_say(@lines);
 	$node->start;
-	$node->wait_for_log(qr/the map of the cluster cannot be used\n.*DETAIL: .*(?:$reason)/);
+	$node->wait_until_logged(qr/the map of the cluster cannot be used\n.*DETAIL: .*(?:$reason)/);
 	ok(!$node->logged(qr/the cluster has/), "$name: it is no map");
 	return;
 }

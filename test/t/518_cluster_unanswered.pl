@@ -23,9 +23,8 @@ my $one = $node->session;
 # ---- nobody answers
 
 # Far less than connect_timeout + command_timeout
-sub fails_at_once
+sub fails_at_once ($call, $name)
 {
-	my ($call, $name) = @_;
 	my $result = $one->query("SELECT $call", 30);
 
 	like($result->sqlstate // 'none', qr/^58/, "$name: $call fails");
@@ -71,9 +70,8 @@ $one = $node->session;
 
 # ---- something else than was written
 
-sub is_told
+sub is_told ($url, $call, $pattern, $name)
 {
-	my ($url, $call, $pattern, $name) = @_;
 	my $result;
 
 	$node->set('lockredis.url' => $url);

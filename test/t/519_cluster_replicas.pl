@@ -9,23 +9,16 @@ use LockRedis::Test;
 my $cluster = LockRedis::RedisCluster->new;
 my $node = LockRedis::Node->create('main', redis => $cluster);
 
-sub addresses
+sub addresses ($where)
 {
-	my ($where) = @_;
-
 	return $node->value(qq{
 		SELECT string_agg(address, ' ' ORDER BY address COLLATE "C") FROM redis_lock_status WHERE $where});
 }
 
-sub addresses_of
-{
-	return join ' ', sort map { $_->address } @_;
-}
+sub addresses_of { return join ' ', sort map { $_->address } @_; }
 
-sub wait_for
+sub wait_for ($what, $where, @nodes)
 {
-	my ($what, $where, @nodes) = @_;
-
 	return is(poll_until($what, sub { addresses($where) eq addresses_of(@nodes) }), 1, $what);
 }
 

@@ -76,9 +76,8 @@ sub renew_all
 }
 
 # These nodes forget the key, and whatever has to happen before a renewal does.
-sub forget
+sub forget ($key, $numbers, $do = undef)
 {
-	my ($key, $numbers, $do) = @_;
 	my $watchdog = $node->watchdog_pid;
 
 	kill 'STOP', $watchdog;

@@ -200,10 +200,8 @@ foreach my $how ('redis_unlock', 'COMMIT')
 my $session = $node->session;
 
 # The third grants it when it is connected in time, so it is asked for until it does.
-sub given_back_by_third
+sub given_back_by_third ($sql, $n)
 {
-	my ($sql, $n) = @_;
-
 	poll_until("the third to have given it back $n times",
 		sub { $session->value($sql); $third->calls('hdel') >= $n });
 	return;
@@ -234,10 +232,8 @@ $nodes[$_]->foreign_unlock('s') foreach 0, 1;
 # ---- releases that nobody hears
 
 # In one transaction: what listens is cut off before it could hear of it.
-sub given_back_unheard
+sub given_back_unheard ($redis, $key)
 {
-	my ($redis, $key) = @_;
-
 	$redis->cmd('MULTI');
 	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'pubsub');
 	$redis->cmd('DEL', $key);

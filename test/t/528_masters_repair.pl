@@ -39,10 +39,8 @@ sub wait_for_calm
 	return;
 }
 
-sub counted
+sub counted ($repairs, $what)
 {
-	my ($repairs, $what) = @_;
-
 	# When the answer has been read: the lock is there before that.
 	poll_until("$what: repairs", sub { $node->lock_stat('repairs') >= $repairs });
 	is($node->lock_stat('repairs'), $repairs, "$what: counted");
@@ -50,9 +48,8 @@ sub counted
 }
 
 # A session that is connected to no node: the third does not answer its greeting.
-sub without_the_third
+sub without_the_third (@queries)
 {
-	my (@queries) = @_;
 	my $session = $node->session;
 
 	$third->freeze;

@@ -25,17 +25,13 @@ sub rows
 		  FROM redis_lock_status});
 }
 
-sub wait_for_rows
+sub wait_for_rows ($pattern, $name)
 {
-	my ($pattern, $name) = @_;
-
 	return poll_until($name, sub { rows() =~ $pattern });
 }
 
-sub error_of
+sub error_of ($n)
 {
-	my ($n) = @_;
-
 	return $node->value("SELECT last_error FROM redis_lock_status WHERE node = $n");
 }
 
@@ -46,14 +42,14 @@ is($node->value(q{SELECT string_agg(address, ' ' ORDER BY node) FROM redis_lock_
 	join(' ', map { $_->address } @nodes), 'each has a row with its address');
 like($node->value('SELECT version FROM redis_lock_status WHERE node = 2'),
 	qr/^(Valkey )?\d/, 'and its version');
-$node->wait_for_log(qr/3 of 3 masters are up \(2 needed\)/);
+$node->wait_until_logged(qr/3 of 3 masters are up \(2 needed\)/);
 
 # ---- one that is gone, and comes back with nothing
 $node->log_since_here;
 $nodes[1]->kill9;
 wait_for_rows(qr/^$good, down f -, $good$/, 'one is gone');
 poll_until('its row to say why', sub { error_of(2) =~ /\w/ });
-$node->wait_for_log(qr/2 of 3 masters are up \(2 needed\)/);
+$node->wait_until_logged(qr/2 of 3 masters are up \(2 needed\)/);
 like($node->log_text, qr/DETAIL:  127\.0\.0\.1:\d+: /, 'with the reason');
 
 my $began = now();
@@ -73,7 +69,7 @@ wait_for_rows(qr/^$good, $good, $good$/, 'one that has run for long has one at o
 $node->log_since_here;
 $nodes[2]->freeze;
 wait_for_rows(qr/^$good, $good, down f -$/, 'one does not answer');
-$node->wait_for_log(qr/2 of 3 masters are up/);
+$node->wait_until_logged(qr/2 of 3 masters are up/);
 $nodes[2]->thaw;
 wait_for_rows(qr/^$good, $good, $good$/, 'it answers again');
 

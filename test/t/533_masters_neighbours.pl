@@ -27,10 +27,8 @@ $node->wait_for_up;
 
 # A session that is idle sends nothing: what goes to a node whose connection was being made
 # for too long goes there with what it does next.
-sub has_in_the_end
+sub has_in_the_end ($key, $n, $what)
 {
-	my ($key, $n, $what) = @_;
-
 	poll_until(
 		"$what: $n nodes with $key",
 		sub {
@@ -41,20 +39,16 @@ sub has_in_the_end
 }
 
 # A majority has it, whoever else was asked.
-sub majority_has
+sub majority_has ($key, $what)
 {
-	my ($key, $what) = @_;
-
 	cmp_ok($masters->have($key), '>=', 3, $what);
 	return;
 }
 
 # 478_token_clients has what each side may do with a token of the other one; here it is that a
 # majority of masters goes by it.
-sub with_redsync
+sub with_redsync ($which)
 {
-	my ($which) = @_;
-
 	# Theirs
 	my $theirs = $redsync->take('t', 60_000);
 	ok(defined $theirs, "redsync, $which: taken by the other side");
@@ -95,10 +89,8 @@ sub with_redsync
 	return;
 }
 
-sub with_redisson
+sub with_redisson ($which)
 {
-	my ($which) = @_;
-
 	# Theirs
 	$java->call('r.1', 'red.lock', 'k', -1)->or_die;
 	majority_has('k', "RedissonRedLock, $which: taken by the other side");

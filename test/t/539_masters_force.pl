@@ -65,10 +65,8 @@ $has->query("SELECT redis_unlock_all()");
 
 # A node that does not say within 20 ms who has it keeps what is of no session: then it is taken
 # away there by the next one.
-sub is_taken_everywhere
+sub is_taken_everywhere ($key)
 {
-	my ($key) = @_;
-
 	poll_until('nobody to have it', sub {
 		return 1 unless $masters->have($key);
 		$force->query("SELECT redis_force_unlock('$key')");

@@ -21,10 +21,8 @@ my ($a, $b, $c, $spare) = $masters->nodes;
 my $dir = tempdir('lrXXXXXX', TMPDIR => 1, CLEANUP => 1);
 chmod 0755, $dir;
 
-sub point
+sub point ($name, $to)
 {
-	my ($name, $to) = @_;
-
 	symlink $to->socket_path, "$dir/new" or die "could not link: $!";
 	rename "$dir/new", "$dir/$name" or die "could not rename: $!";
 	return;
@@ -51,10 +49,8 @@ sub rows
 		FROM redis_lock_status}) =~ s{\Q$dir\E/}{}gr;
 }
 
-sub wait_for_rows
+sub wait_for_rows ($rows)
 {
-	my ($rows) = @_;
-
 	poll_until($rows, sub { rows() eq $rows }, 120);
 	return;
 }

@@ -22,10 +22,7 @@ my $node = LockRedis::Node->create(
 	redis => $masters,
 	settings => { 'lockredis.lease' => '4 s', 'lockredis.max_lease' => '24 d' });
 
-sub votes
-{
-	return $node->value('SELECT count(*) FROM redis_lock_status WHERE in_use');
-}
+sub votes { return $node->value('SELECT count(*) FROM redis_lock_status WHERE in_use'); }
 
 sub wait_for_votes
 {

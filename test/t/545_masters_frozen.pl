@@ -22,9 +22,8 @@ my $fifth = ($masters->nodes)[4];
 my $node = $masters->server('main', 'lockredis.connect_timeout' => '5min', 'lockredis.command_timeout' => '5min');
 
 # So many locks are taken and given back; in how many milliseconds
-sub pairs
+sub pairs ($session, $n)
 {
-	my ($session, $n) = @_;
 	my $result = $session->query(
 		"SELECT count(*) FROM generate_series(1, $n) n WHERE redis_try_lock('k') AND redis_unlock('k')");
 
@@ -32,10 +31,8 @@ sub pairs
 	return $result->ms;
 }
 
-sub is_quick
+sub is_quick ($session, $name)
 {
-	my ($session, $name) = @_;
-
 	# More than can be under way at a time
 	pairs($session, 600);
 	my $best;

@@ -24,10 +24,8 @@ my %patience = map { ("lockredis.$_" => '60s') } qw(connect_timeout command_time
 my $near = LockRedis::Node->create('near', redis => $cluster, settings => \%patience);
 my $far = LockRedis::Node->create('far', redis => $cluster, settings => \%patience);
 
-sub masters_shown
+sub masters_shown ($n)
 {
-	my ($n) = @_;
-
 	$_->wait_for_masters($n) foreach $near, $far;
 	return;
 }
@@ -37,9 +35,8 @@ my ($from, $to) = $cluster->masters;
 # ---- on its way, and there already
 
 # Given back by a client that goes where it is sent to, with ASKING
-sub give_back_there
+sub give_back_there ($key)
 {
-	my ($key) = @_;
 	my $connection = $to->connection;
 
 	foreach my $command ([ 'DEL', $key ], [ 'SPUBLISH', $to->channel($key), '0' ])
@@ -91,10 +88,8 @@ my $one = $near->session(settings => { 'lockredis.lease' => '30s' });
 my $patient = $near->session(settings => { 'lockredis.lease' => '10min' });
 my %waiter = map { $_ => $far->session(settings => { 'lockredis.lease' => '10min' }) } keys %key;
 
-sub ours
+sub ours ($what, $where)
 {
-	my ($what, $where) = @_;
-
 	return $near->value("SELECT $what FROM redis_locks WHERE pid = @{[ $one->pid ]} AND $where");
 }
 

@@ -42,10 +42,8 @@ sub start_on_island
 	return;
 }
 
-sub works
+sub works ($when)
 {
-	my ($when) = @_;
-
 	foreach my $server ($near, $far)
 	{
 		my $session = $server->session;

@@ -15,9 +15,8 @@ my ($first) = $ours->nodes;
 my ($second) = $spare->nodes;
 my $node = LockRedis::Node->create('main', url => $ours->url);
 
-sub wait_for_masters
+sub wait_for_masters ($name, @masters)
 {
-	my ($name, @masters) = @_;
 	my $want = join ' ', sort map { $_->address } @masters;
 
 	return is(poll_until($name, sub {
@@ -27,10 +26,8 @@ sub wait_for_masters
 }
 
 # Who is connected already does not ask again who is there.
-sub serves
+sub serves ($name)
 {
-	my ($name) = @_;
-
 	return is(poll_until($name, sub {
 		my $session = $node->session;
 		my $got = $session->query("SELECT redis_try_lock('k') AND redis_unlock('k')")->value // '';
@@ -38,10 +35,8 @@ sub serves
 		return $got eq 't' }), 1, $name);
 }
 
-sub reset_node
+sub reset_node ($at)
 {
-	my ($at) = @_;
-
 	$at->cmd('FLUSHALL');
 	$at->cmd('CLUSTER', 'RESET', 'HARD');
 	delete $at->{id};
@@ -76,7 +71,7 @@ ok(!$node->logged(qr/another Redis Cluster/), 'nobody is refused');
 
 reset_node($first);
 $first->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
-$node->wait_for_log(qr/belongs to another Redis Cluster/);
+$node->wait_until_logged(qr/belongs to another Redis Cluster/);
 $node->set('lockredis.tls_server_name' => 'of_no_use_without_tls');
 serves('a reload decides, whatever else it changes');
 wait_for_masters('one master again', $first);

@@ -32,10 +32,8 @@ $one->query_is("SELECT redis_lock('warm'), redis_extend('warm', '20min'), redis_
 
 # Until when the server believes that the session has the key, in seconds: not before that if
 # the clock is read after the view, and not after that if it is read before it.
-sub ends_at
+sub ends_at ($key, $clock)
 {
-	my ($key, $clock) = @_;
-
 	return $node->value(
 		"SELECT extract(epoch FROM $clock + expires_in) FROM redis_locks WHERE key = '$key'");
 }
@@ -43,9 +41,8 @@ sub ends_at
 # The session asks Redis about the key, and has an answer that it goes on with when the
 # table has the lock: what comes of the statement, and by how many seconds the lease has
 # become longer by that, when the session comes to the other function.
-sub overtaken
+sub overtaken ($key, $sql, $function, $next)
 {
-	my ($key, $sql, $function, $next) = @_;
 	my $stop = LockRedis::Debugger->new($one->pid);
 	my $owner = owner_in($redis->hash($key));
 
@@ -66,10 +63,8 @@ sub overtaken
 	return ($result, $longer);
 }
 
-sub back_to_redis
+sub back_to_redis ($key)
 {
-	my ($key) = @_;
-
 	$one->query_is("SELECT redis_is_held('$key'), redis_unlock('$key')", 't|t', "$key: held, given back");
 	$node->reconnect($proxy);
 	return;

@@ -19,10 +19,8 @@ my $library = fault_library('later.c');
 my $clock = PostgreSQL::Test::Utils::tempdir() . '/later';
 
 # The servers have it mapped, so it is written in place.
-sub set_clock
+sub set_clock ($seconds)
 {
-	my ($seconds) = @_;
-
 	open my $file, '+<', $clock or die "could not open $clock: $!";
 	syswrite $file, pack 'q', $seconds;
 	close $file or die $!;
@@ -40,10 +38,8 @@ my ($node, $redis, $proxy, $table);
 }
 my $one = $node->session;
 
-sub seen
+sub seen ($ms, @keys)
 {
-	my ($ms, @keys) = @_;
-
 	foreach my $key (@keys)
 	{
 		$redis->foreign_lock($key, owner => 'somebody:1', ms => $ms);

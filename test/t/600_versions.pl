@@ -5,8 +5,7 @@
 # script that leads to it, each file that is named is there, and what makes
 # packages of it knows all of them.  What is installed goes when it is uninstalled.
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Cwd qw(abs_path);
 use File::Basename qw(basename dirname);
@@ -16,10 +15,7 @@ use Test::More;
 
 my $top = dirname(abs_path(__FILE__)) . '/../..';
 
-sub text
-{
-	return PostgreSQL::Test::Utils::slurp_file("$top/$_[0]");
-}
+sub text { return PostgreSQL::Test::Utils::slurp_file("$top/$_[0]"); }
 
 my ($sql_version) = text('lockredis.control') =~ /^default_version = '(\d+\.\d+)'$/m;
 my $meta = decode_json(text('META.json'));

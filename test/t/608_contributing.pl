@@ -6,8 +6,7 @@
 # can be read, and call what there is.
 # It is about the tree, so no guarantee speaks of it.
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use CPAN::Meta::YAML;
 use Cwd qw(abs_path);
@@ -74,9 +73,8 @@ unlink 'compile_commands.json';
 # ----------
 
 # Which files a pattern in brackets is about
-sub glob_to_regex
+sub glob_to_regex ($glob)
 {
-	my ($glob) = @_;
 	my $depth = 0;
 
 	my $regex = join '', map {

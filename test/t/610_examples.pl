@@ -17,9 +17,8 @@ my $redis = LockRedis::Redis->new;
 my @servers = map { server("server_$_") } 'a', 'b';
 my ($one, $two) = @servers;
 
-sub server
+sub server ($name)
 {
-	my ($name) = @_;
 	my $node = LockRedis::Node->create($name, redis => $redis, patient => 1, start => 0, extension => 0);
 
 	$node->append_conf('postgresql.conf',
@@ -33,10 +32,8 @@ sub server
 }
 
 # As it is pasted, or read by psql -f
-sub run_file
+sub run_file ($node, $file)
 {
-	my ($node, $file) = @_;
-
 	$node->command_ok(
 		[ 'psql', '-X', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr('postgres'), '-f', "$examples/$file" ],
 		"$file on " . $node->name);

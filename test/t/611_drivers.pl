@@ -41,9 +41,8 @@ my %place = (
 	PGUSER => $user);
 $node->value('CREATE TABLE report (who text)');
 
-sub output_of
+sub output_of (@command)
 {
-	my (@command) = @_;
 	local @ENV{ keys %place } = values %place;
 
 	IPC::Run::run(\@command, '>', \my $out, '2>', \my $err);
@@ -268,10 +267,8 @@ END
 # JDBC
 # ----------
 
-sub output_of_java
+sub output_of_java ($program, @arguments)
 {
-	my ($program, @arguments) = @_;
-
 	return output_of('java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=off', '-cp',
 		LockRedis::Redisson->build, "$top/test/interop/drivers/$program.java",
 		"jdbc:postgresql://$address?user=$user", @arguments);
@@ -349,10 +346,8 @@ my $node_js;
 }
 
 # The next line that it says
-sub says
+sub says ($expected, $name)
 {
-	my ($expected, $name) = @_;
-
 	$node_js->pump until $out =~ /\n/ || !$node_js->pumpable;
 	my $line = $out =~ s/^(.*)\n// ? $1 : 'nothing';
 	return is($line, $expected, $name) || diag $err;

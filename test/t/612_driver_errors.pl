@@ -35,10 +35,8 @@ my $java = IPC::Run::start(
 	],
 	'<', \$in, '>', \$out, '2>', \my $err, IPC::Run::timeout(limit(600)));
 
-sub said_by_java
+sub said_by_java ($line)
 {
-	my ($line) = @_;
-
 	$out = '';
 	$in .= "$line\n";
 	$java->pump until $out =~ /\n/ || !$java->pumpable;
@@ -46,10 +44,8 @@ sub said_by_java
 	return $out;
 }
 
-sub becomes
+sub becomes ($sql, $expected, $name)
 {
-	my ($sql, $expected, $name) = @_;
-
 	return like(said_by_java($sql), qr/^$expected$/, $name) || diag $err;
 }
 
@@ -75,10 +71,8 @@ my @codes = sort keys %table;
 cmp_ok(scalar @codes, '>', 20, 'there is a table');
 
 # Only the end of a session is what PostgreSQL does itself.
-sub sql_of
+sub sql_of ($code)
 {
-	my ($code) = @_;
-
 	return $code eq '57P01' ? 'SELECT pg_terminate_backend(pg_backend_pid())' : "SELECT raise('$code')";
 }
 

@@ -60,10 +60,8 @@ my $permits = {
 };
 
 # A service says "busy" when it waits, and has written a row when it has worked.
-sub service
+sub service ($name, $kind, $says, $rows)
 {
-	my ($name, $kind, $says, $rows) = @_;
-
 	return (
 		key => "$name-report",
 		kind => $kind,
@@ -135,17 +133,11 @@ my %environment = (LEASE => 3600);
 	is(scalar keys %environment, 1 + keys %ours, 'the page says where the servers are');
 }
 
-sub works
-{
-	my ($name, $times) = @_;
-
-	return $node->value(sprintf $examples{$name}{works}, $times) eq 't';
-}
+sub works ($name, $times) { return $node->value(sprintf $examples{$name}{works}, $times) eq 't'; }
 
 # Waits until it has ended, and looks at what it has done
-sub ends_well
+sub ends_well ($name, $program, $times, $expected)
 {
-	my ($name, $program, $times, $expected) = @_;
 	my $example = $examples{$name};
 
 	if (defined $example->{returns})

@@ -45,9 +45,8 @@ END
 my $program = LockRedis::Exporter::start_web('prometheus', $prometheus, 'prometheus', "--config.file=$dir/prometheus.yml",
 	"--storage.tsdb.path=$dir/data", "--web.listen-address=127.0.0.1:$prometheus");
 
-sub ask_prometheus
+sub ask_prometheus ($what, %arguments)
 {
-	my ($what, %arguments) = @_;
 	my $http = $LockRedis::Exporter::http;
 	my $query = $http->www_form_urlencode(\%arguments);
 	my $reply = $http->get("http://127.0.0.1:$prometheus/api/v1/$what?$query");

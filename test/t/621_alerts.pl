@@ -105,10 +105,8 @@ $incident->do('LockRedisCanEvict');
 $incident->over([ has('node_can_evict', 0) ], 'LockRedisCanEvict');
 
 # The worker, and then the operator, make it connect anew.
-sub serve
+sub serve ($served)
 {
-	my ($served) = @_;
-
 	LockRedis::Ca->put($served, $certificate->{cert}, $certificate->{key});
 	$redis->cmd('CONFIG', 'SET', 'tls-cert-file', $certificate->{cert});
 	return;

@@ -40,19 +40,15 @@ foreach my $part ([ 'See', 'look' ], [ 'Do', 'do' ])
 # ----------
 
 # The formats of what a report to the log says
-sub formats
+sub formats ($report)
 {
-	my ($report) = @_;
-
 	$report =~ s/\berr(?:detail|hint|context)\w*\(.*//s;
 	return grep { / / } $report =~ /"((?:[^"\\]|\\.)*)"/g;
 }
 
 # As it is found in the page: what differs may be anything.
-sub pattern
+sub pattern ($format)
 {
-	my ($format) = @_;
-
 	return join '.+?', map { quotemeta } split /%[\d.]*(?:l|ll|z)?[dsu]/, $format =~ s/\\"/"/gr, -1;
 }
 

@@ -37,8 +37,7 @@ A step of the runbook is code that begins as SQL, C<redis-cli>, or a command of 
 
 package LockRedis::Alerts;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use Exporter 'import';
@@ -57,10 +56,8 @@ my $by_machine = qr/^lockredis_(?:node_round_trip_seconds|node_renewal_lag_secon
 my %lasts = (before => 60, during => 70, after => 130);
 my $step = 1;
 
-sub new
+sub new ($class, $node, $redis)
 {
-	my ($class, $node, $redis) = @_;
-
 	return bless {
 		node => $node,
 		redis => $redis,
@@ -70,9 +67,8 @@ sub new
 }
 
 # The pattern of a series with this value
-sub has
+sub has ($name, $value)
 {
-	my ($name, $value) = @_;
 	my ($metric, $labels) = split /\{/, $name;
 
 	$labels = quotemeta($labels // '');
@@ -80,18 +76,15 @@ sub has
 }
 
 # Every series of this metric is 1.
-sub all_are_one
+sub all_are_one ($metric)
 {
-	my ($metric) = @_;
-
 	return qr/\A(?!.*^lockredis_$metric\{[^\n]* 0$).*^lockredis_$metric\{/ms;
 }
 
-sub exporter { my ($self) = @_; return $self->{exporter}; }
+sub exporter ($self) { return $self->{exporter}; }
 
-sub begin
+sub begin ($self, $name, %opts)
 {
-	my ($self, $name, %opts) = @_;
 	my $incident = bless {
 		alerts => $self,
 		name => $name,
@@ -106,9 +99,8 @@ sub begin
 }
 
 # All that the exporter says, and that it does: the series, by name.
-sub scrape
+sub scrape ($self)
 {
-	my ($self) = @_;
 	my $metrics = $self->{exporter}->metrics;
 	my %series = (up => defined $metrics ? 1 : 0, %{ $metrics || {} });
 
@@ -116,9 +108,8 @@ sub scrape
 	return { at => now(), series => \%series };
 }
 
-sub as_text
+sub as_text ($scrape)
 {
-	my ($scrape) = @_;
 	my $series = $scrape->{series};
 
 	return join "\n", map { "$_ $series->{$_}" } sort keys %$series;
@@ -129,9 +120,8 @@ sub as_text
 # ----------
 
 # The steps under See, or Do.
-sub steps
+sub steps ($self, $alert, $part)
 {
-	my ($self, $alert, $part) = @_;
 	my $runbook = slurp_file("$LockRedis::Exporter::directory/../docs/runbook.md");
 	my ($section) = $runbook =~ /^### $alert\n(.*?)(?=^##|\z)/ms or croak "no $alert in the runbook";
 	my ($text) = $section =~ /\*\*$part:\*\*(.*?)(?=^\*\*|\z)/ms;
@@ -140,9 +130,8 @@ sub steps
 }
 
 # What it prints; $redis: the server that redis-cli is for.
-sub run_steps
+sub run_steps ($self, $alert, $part, $redis, %words)
 {
-	my ($self, $alert, $part, $redis, %words) = @_;
 	my @steps = $self->steps($alert, $part);
 	my $said = '';
 
@@ -173,18 +162,13 @@ sub run_steps
 
 package LockRedis::Alerts::Incident;
 
-use strict;
-use warnings FATAL => 'all';
-
 use LockRedis::Wait qw(poll_until pause);
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # A second scrape shows what grows.
-sub seen
+sub seen ($self, @patterns)
 {
-	my ($self, @patterns) = @_;
-
 	$self->{during} = $self->_scrape_until(@patterns);
 	pause(1.5);
 	$self->{later} = $self->{alerts}->scrape;
@@ -192,17 +176,14 @@ sub seen
 }
 
 # Only at this moment; so nothing of it grows.
-sub is_seen
+sub is_seen ($self, $pattern)
 {
-	my ($self, $pattern) = @_;
-
 	$self->{during} = $self->{later} = $self->{alerts}->scrape;
 	return LockRedis::Alerts::as_text($self->{during}) =~ $pattern;
 }
 
-sub _scrape_until
+sub _scrape_until ($self, @patterns)
 {
-	my ($self, @patterns) = @_;
 	my $scrape;
 
 	my $text;
@@ -220,24 +201,18 @@ sub _scrape_until
 	return $scrape;
 }
 
-sub look
+sub look ($self, $alert, $redis = undef, %words)
 {
-	my ($self, $alert, $redis, %words) = @_;
-
 	return $self->{alerts}->run_steps($alert, 'See', $redis, %words);
 }
 
-sub do
+sub do ($self, $alert, $redis = undef, %words)
 {
-	my ($self, $alert, $redis, %words) = @_;
-
 	return $self->{alerts}->run_steps($alert, 'Do', $redis, %words);
 }
 
-sub over
+sub over ($self, $patterns, @expected)
 {
-	my ($self, $patterns, @expected) = @_;
-
 	$self->{after} = $self->_scrape_until(@$patterns);
 	$self->_judge(@expected);
 	return;
@@ -247,25 +222,18 @@ sub over
 # What Prometheus makes of it
 # ----------
 
-sub _samples
-{
-	my ($self, $part) = @_;
-
-	return $self->{lasts}{$part} / $self->{step};
-}
+sub _samples ($self, $part) { return $self->{lasts}{$part} / $self->{step}; }
 
 # The time begins with 0 there.
-sub _value
+sub _value ($self, $part, $name)
 {
-	my ($self, $part, $name) = @_;
 	my $value = $self->{$part}{series}{$name};
 
 	return $name =~ /^\w+_timestamp_seconds\{/ ? $value - $self->{before}{at_epoch} : $value;
 }
 
-sub _series
+sub _series ($name, $instance, $values)
 {
-	my ($name, $instance, $values) = @_;
 	my $labels = qq{instance="$instance",job="lockredis"\}};
 	my $full = $name =~ /\}$/ ? $name =~ s/\}$/,$labels/r : "$name\{$labels";
 
@@ -273,9 +241,8 @@ sub _series
 }
 
 # A series of promtool's: see its documentation.
-sub _values
+sub _values ($self, $name)
 {
-	my ($self, $name) = @_;
 	my @values;
 
 	foreach my $part ('before', 'during', 'after')
@@ -295,9 +262,8 @@ sub _values
 }
 
 # By how much a step makes it more
-sub _grows
+sub _grows ($self, $name)
 {
-	my ($self, $name) = @_;
 	my ($first, $second) = map { $_->{series}{$name} } $self->{during}, $self->{later};
 
 	return 0 unless $name =~ /^lockredis_key_\w+_seconds\{/ && defined $first && defined $second;
@@ -305,9 +271,8 @@ sub _grows
 }
 
 # Whichever fired in so many minutes up to this one
-sub _alerts_until
+sub _alerts_until ($minute, $minutes, @expected)
 {
-	my ($minute, $minutes, @expected) = @_;
 	my $samples = join '', map {
 		my ($alert, $more) = /^(\w+)(?:\{(.*)\})?$/;
 		my $labels = join ', ', qq{alertname="$alert"}, $more || ();
@@ -322,9 +287,8 @@ sub _alerts_until
 END
 }
 
-sub _judge
+sub _judge ($self, @expected)
 {
-	my ($self, @expected) = @_;
 	my $directory = $self->{alerts}{dir};
 	my ($file) = map { "$directory/$_.yml" } $self->{name} =~ s/\W+/_/gr;
 	my %names = map { %{ $_->{series} } } $self->{before}, $self->{during}, $self->{after};

@@ -23,8 +23,7 @@ LockRedis::Ca - a certificate authority of a test
 
 package LockRedis::Ca;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use Digest::MD5 qw(md5_hex);
@@ -34,18 +33,16 @@ use IPC::Run;
 use MIME::Base64 qw(encode_base64);
 use PostgreSQL::Test::Utils;
 
-sub new
+sub new ($class, $name)
 {
-	my ($class, $name) = @_;
 	my $self = bless { dir => PostgreSQL::Test::Utils::tempdir_short() }, $class;
 
 	$self->{issuer} = [ _create("$self->{dir}/ca", "$name authority", -1, 3650, CA => 1) ];
 	return $self;
 }
 
-sub _create
+sub _create ($file, $name, $from, $to, %of)
 {
-	my ($file, $name, $from, $to, %of) = @_;
 	my ($certificate, $key) = CERT_create(
 		%of,
 		subject => { commonName => $name },
@@ -59,24 +56,21 @@ sub _create
 	return ($certificate, $key);
 }
 
-sub file { my ($self) = @_; return "$self->{dir}/ca.crt"; }
+sub file ($self) { return "$self->{dir}/ca.crt"; }
 
-sub key_file { my ($self) = @_; return "$self->{dir}/ca.key"; }
+sub key_file ($self) { return "$self->{dir}/ca.key"; }
 
 # The key of a file, behind a passphrase: another file
-sub locked_key
+sub locked_key ($self, $file, $passphrase)
 {
-	my ($self, $file, $passphrase) = @_;
-
 	_openssl('pkey', '-in', $file, '-aes128', '-passout', "pass:$passphrase", '-out', "$file.locked");
 	return "$file.locked";
 }
 
 # A certificate behind a passphrase: another file.  No program writes one, but OpenSSL
 # reads them, with a key that is made of the passphrase and the vector.
-sub locked_certificate
+sub locked_certificate ($self, $file, $passphrase)
 {
-	my ($self, $file, $passphrase) = @_;
 	my $vector = '00112233445566778899AABBCCDDEEFF';
 	my $der = "$file.der";
 
@@ -93,9 +87,8 @@ sub locked_certificate
 }
 
 # A certificate and its key; with the same name again: new ones in other files.
-sub certificate
+sub certificate ($self, $name, %opts)
 {
-	my ($self, $name, %opts) = @_;
 	my $file = "$self->{dir}/" . ++$self->{made} . "-$name";
 	my @names = map { [ split /:/, $_, 2 ] } @{ $opts{names} || [ 'DNS:localhost', 'IP:127.0.0.1' ] };
 
@@ -105,10 +98,8 @@ sub certificate
 }
 
 # In files that are there, so that their names stay
-sub put
+sub put ($class, $certificate, $cert_file, $key_file)
 {
-	my ($class, $certificate, $cert_file, $key_file) = @_;
-
 	foreach my $pair ([ $certificate->{cert}, $cert_file ], [ $certificate->{key}, $key_file ])
 	{
 		my ($from, $to) = @$pair;
@@ -121,9 +112,8 @@ sub put
 }
 
 # A directory with this authority as OpenSSL's own have them, and with others
-sub hashed_directory
+sub hashed_directory ($self)
 {
-	my ($self) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
 	copy($self->file, "$dir/authority.pem") or die $!;
@@ -131,9 +121,8 @@ sub hashed_directory
 	return $dir;
 }
 
-sub _openssl
+sub _openssl (@args)
 {
-	my (@args) = @_;
 	my $said;
 
 	IPC::Run::run([ 'openssl', @args ], '>&', \$said) or croak "openssl @args: $said";

@@ -28,8 +28,7 @@ process in shared memory.  Several processes can be stopped at a time.
 
 package LockRedis::Debugger;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use IO::Select;
@@ -51,9 +50,8 @@ sub need
 	return;
 }
 
-sub new
+sub new ($class, $pid, %opts)
 {
-	my ($class, $pid, %opts) = @_;
 	my $self = bless { asked => 0, read => '', pid => $pid }, $class;
 
 	@$self{qw(gdb in out)} = start_talking(undef, 'LC_ALL=C exec gdb -q -nx 2>&1');
@@ -64,9 +62,8 @@ sub new
 	return $self;
 }
 
-sub attach
+sub attach ($self)
 {
-	my ($self) = @_;
 	my $answer = $self->_do("attach $self->{pid}");
 
 	croak "gdb cannot attach: $answer" if $answer =~ /not permitted|No such process/;
@@ -74,10 +71,8 @@ sub attach
 }
 
 # Stop at the beginning of that function, the next time.
-sub run_to
+sub run_to ($self, $function, $condition = undef)
 {
-	my ($self, $function, $condition) = @_;
-
 	my $answer = $self->_do("tbreak $function" . ($condition ? " if $condition" : ''));
 	croak "gdb knows no $function: $answer" unless $answer =~ /reakpoint \d/;
 	$self->{function} = $function;
@@ -85,9 +80,8 @@ sub run_to
 	return;
 }
 
-sub wait_for_stop
+sub wait_for_stop ($self)
 {
-	my ($self) = @_;
 	my $answer = $self->_answer;
 
 	croak "no stop at $self->{function}: $answer"
@@ -96,10 +90,8 @@ sub wait_for_stop
 }
 
 # From where it is stopped to the return of that function.
-sub out_of
+sub out_of ($self, $function)
 {
-	my ($self, $function) = @_;
-
 	$self->run_to($function);
 	$self->wait_for_stop;
 	my $answer = $self->_do('finish');
@@ -109,18 +101,15 @@ sub out_of
 
 # Commands for gdb while the process is stopped; what it says to them.  None that has it
 # call a function there: it cannot save the registers of each processor.
-sub tell
+sub tell ($self, $commands)
 {
-	my ($self, $commands) = @_;
-
 	croak "a function is to be called by gdb: $commands"
 	  if $commands =~ /^\s*(?:call|compile|jump|return)\b|\)\s*\(/m;
 	return $self->_do($commands);
 }
 
-sub counts
+sub counts ($self, $place)
 {
-	my ($self, $place) = @_;
 	my $answer = $self->_do("break $place");
 	my ($number) = $answer =~ /Breakpoint (\d+)/ or croak "no breakpoint: $answer";
 
@@ -130,10 +119,8 @@ sub counts
 	};
 }
 
-sub let_go
+sub let_go ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{gdb};
 	$self->_do('delete');
 	$self->_do('detach');
@@ -143,19 +130,16 @@ sub let_go
 	return;
 }
 
-sub _ask
+sub _ask ($self, $command)
 {
-	my ($self, $command) = @_;
-
 	$self->{asked}++;
 	print { $self->{in} } "$command\necho \\n\@\@$self->{asked}\@\@\\n\n";
 	return;
 }
 
 # What gdb says until it has done with the last command.
-sub _answer
+sub _answer ($self)
 {
-	my ($self) = @_;
 	my $until = now() + limit(120);
 
 	while (1)
@@ -173,10 +157,8 @@ sub _answer
 	}
 }
 
-sub _do
+sub _do ($self, $command)
 {
-	my ($self, $command) = @_;
-
 	$self->_ask($command);
 	return $self->_answer;
 }

@@ -27,8 +27,7 @@ the first that fails.
 
 package LockRedis::Examples;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
@@ -43,23 +42,15 @@ my @running;
 # Skip the test file where they cannot be had.
 sub need { return need_built("$built/build", 'what the examples need'); }
 
-sub folder
+sub folder ($class, $name) { return "$built/target/$name"; }
+
+sub commands ($class, $name)
 {
-	my ($class, $name) = @_;
-
-	return "$built/target/$name";
-}
-
-sub commands
-{
-	my ($class, $name) = @_;
-
 	return slurp_file("$top/examples/$name/README.md") =~ /^```sh\n(.*?)^```/msg;
 }
 
-sub start
+sub start ($class, $name, %environment)
 {
-	my ($class, $name, %environment) = @_;
 	my $self = bless { name => $name, out => '', err => '' }, $class;
 	my @blocks = grep { /^psql /m } $class->commands($name);
 	my $directory = $class->folder($name);
@@ -72,37 +63,29 @@ sub start
 	return $self;
 }
 
-sub says
+sub says ($self, $line)
 {
-	my ($self, $line) = @_;
-
 	return 1 if $self->output =~ /^\Q$line\E$/m;
 	die "$self->{name} has ended:\n$self->{out}$self->{err}" unless $self->{harness}->pumpable;
 	return 0;
 }
 
-sub has_ended
+sub has_ended ($self)
 {
-	my ($self) = @_;
-
 	$self->{harness}->pump_nb if $self->{harness}->pumpable;
 	return !$self->{harness}->pumpable;
 }
 
-sub output
+sub output ($self)
 {
-	my ($self) = @_;
-
 	$self->has_ended;
 	return $self->{out};
 }
 
-sub errors { my ($self) = @_; return $self->{err}; }
+sub errors ($self) { return $self->{err}; }
 
-sub status
+sub status ($self)
 {
-	my ($self) = @_;
-
 	$self->{harness}->finish;
 	return $self->{harness}->result(0);
 }

@@ -21,8 +21,7 @@ prometheus-postgres-exporter with queries.yaml, and the role that the README mak
 
 package LockRedis::Exporter;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use File::Basename qw(dirname);
 use File::Spec;
@@ -37,9 +36,8 @@ our $directory = File::Spec->rel2abs(dirname(__FILE__) . '/../../../monitoring')
 # Whatever proxy the environment names
 our $http = HTTP::Tiny->new(timeout => 30, proxy => undef, http_proxy => undef);
 
-sub new
+sub new ($class, $node)
 {
-	my ($class, $node) = @_;
 	my $self = bless { node => $node, port => PostgreSQL::Test::Cluster::get_free_port() }, $class;
 
 	$node->value($_)
@@ -50,11 +48,10 @@ sub new
 	return $self;
 }
 
-sub port { my ($self) = @_; return $self->{port}; }
+sub port ($self) { return $self->{port}; }
 
-sub start
+sub start ($self)
 {
-	my ($self) = @_;
 	my $node = $self->{node};
 
 	local $ENV{DATA_SOURCE_NAME} = 'user=exporter host=' . $node->host . ' port=' . $node->port
@@ -65,34 +62,29 @@ sub start
 	return;
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
-
 	stop_web($self->{pid});
 	return;
 }
 
-sub text
+sub text ($self)
 {
-	my ($self) = @_;
 	my $reply = $http->get("http://127.0.0.1:$self->{port}/metrics");
 
 	return $reply->{success} ? $reply->{content} : undef;
 }
 
-sub metrics
+sub metrics ($self)
 {
-	my ($self) = @_;
 	my $text = $self->text;
 
 	return defined $text ? { $text =~ /^(lockredis_\w+\{.*\}) (\S+)$/mg } : undef;
 }
 
 # It listens where it is told to, or has ended.
-sub start_web
+sub start_web ($name, $port, @command)
 {
-	my ($name, $port, @command) = @_;
 	my $log = log_file($name);
 	my $pid = start_program($log, @command);
 
@@ -105,10 +97,8 @@ sub start_web
 	return $pid;
 }
 
-sub stop_web
+sub stop_web ($pid)
 {
-	my ($pid) = @_;
-
 	kill 'TERM', $pid;
 	await_end($pid);
 	return;

@@ -25,8 +25,7 @@ are closed.  What a behaviour is made of is said at C<behave>.
 
 package LockRedis::FakeNode;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Program';
 
@@ -39,9 +38,8 @@ use Socket qw(IPPROTO_TCP SOL_SOCKET SO_LINGER TCP_NODELAY);
 use Time::HiRes ();
 
 # Behaviours that need code, by name.
-sub new
+sub new ($class, %named)
 {
-	my ($class, %named) = @_;
 	my $listener = IO::Socket::IP->new(
 		LocalHost => '127.0.0.1',
 		LocalPort => 0,
@@ -71,19 +69,17 @@ sub new
 	return $self;
 }
 
-sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
+sub address ($self) { return "127.0.0.1:$self->{port}"; }
 
-sub url { my ($self) = @_; return 'redis://' . $self->address; }
+sub url ($self) { return 'redis://' . $self->address; }
 
 # accept: "close" or "reset" at once; greet: bytes sent at once; raw: bytes sent
 # when something has come; reply: bytes for each command; answer: code that makes
 # them of this behaviour and a command; script: for scripts only, the rest is
 # answered as Redis does; afterwards: bytes sent a moment after that; then:
 # "close", "reset" or "flood" (repeat it, or what is in flood, for ever) in the end.
-sub behave
+sub behave ($self, $name, %behaviour)
 {
-	my ($self, $name, %behaviour) = @_;
-
 	print { $self->{orders} }
 	  encode_json({ name => $name, %behaviour }), "\n";
 	readline($self->{hear}) or die 'the false node has ended';
@@ -91,10 +87,8 @@ sub behave
 }
 
 # How many of these commands it has answered since its behaviour changed.
-sub answered
+sub answered ($self, $command)
 {
-	my ($self, $command) = @_;
-
 	print { $self->{orders} } encode_json({ count => $command }), "\n";
 	my $count = readline($self->{hear}) // die 'the false node has ended';
 	chomp $count;
@@ -102,10 +96,8 @@ sub answered
 }
 
 # All that it sends by itself has been sent.
-sub finish_sending
+sub finish_sending ($self)
 {
-	my ($self) = @_;
-
 	print { $self->{orders} } "{}\n";
 	readline($self->{hear}) or die 'the false node has ended';
 	return;
@@ -218,10 +210,8 @@ sub _serve
 	return;
 }
 
-sub _answer_commands
+sub _answer_commands ($conn, $in, $now, $answer)
 {
-	my ($conn, $in, $now, $answer) = @_;
-
 	while (defined fileno $conn && defined(my $args = _command($in)))
 	{
 		my $command = uc $args->[0];
@@ -260,10 +250,8 @@ sub _answer_commands
 }
 
 # The next complete command, taken off the input.
-sub _command
+sub _command ($in)
 {
-	my ($in) = @_;
-
 	return unless $$in =~ /\A\*(\d+)\r\n/g;
 	my ($left, @args) = ($1);
 	while ($left-- > 0)

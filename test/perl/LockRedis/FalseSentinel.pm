@@ -28,30 +28,26 @@ host, a port, or only the latter (a LockRedis::Proxy).  Each has a run id of its
 
 package LockRedis::FalseSentinel;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::FakeNode';
 
 use LockRedis::Wait qw(poll_until);
 
-sub port { my ($self) = @_; return $self->{port}; }
+sub port ($self) { return $self->{port}; }
 
 sub url_of { return 'redis-sentinel://' . join(',', map { $_->address } @_) . '/svc'; }
 
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	my $self = $class->SUPER::new(sentinel => { answer => \&_answer });
 
 	$self->names(undef);
 	return $self;
 }
 
-sub names
+sub names ($self, $redis, %opts)
 {
-	my ($self, $redis, %opts) = @_;
-
 	$self->behave(
 		'sentinel',
 		epoch => 0,
@@ -63,9 +59,8 @@ sub names
 	return;
 }
 
-sub naming
+sub naming ($class, @named)
 {
-	my ($class, @named) = @_;
 	my @sentinels;
 
 	while (my ($redis, $epoch) = splice @named, 0, 2)
@@ -78,10 +73,8 @@ sub naming
 
 # What they say now has been judged: a question (of two commands) is asked when the one
 # before has been answered, perhaps just before that answer is judged.
-sub wait_until_heard
+sub wait_until_heard (@sentinels)
 {
-	my (@sentinels) = @_;
-
 	foreach my $sentinel (@sentinels)
 	{
 		poll_until('a Sentinel to be heard', sub { $sentinel->answered('SENTINEL') >= 6 });
@@ -89,25 +82,17 @@ sub wait_until_heard
 	return;
 }
 
-sub _bulk { my ($text) = @_; return '$' . length($text) . "\r\n$text\r\n"; }
+sub _bulk ($text) { return '$' . length($text) . "\r\n$text\r\n"; }
 
-sub _array
+sub _array (@words) { return join '', '*' . @words . "\r\n", map { _bulk($_) } @words; }
+
+sub _confirmation ($channel, $count)
 {
-	my (@words) = @_;
-
-	return join '', '*' . @words . "\r\n", map { _bulk($_) } @words;
-}
-
-sub _confirmation
-{
-	my ($channel, $count) = @_;
-
 	return "*3\r\n" . _bulk('subscribe') . _bulk($channel) . ":$count\r\n";
 }
 
-sub _answer
+sub _answer ($now, @words)
 {
-	my ($now, @words) = @_;
 	my $command = uc shift @words;
 
 	return "+PONG\r\n" if $command eq 'PING';

@@ -30,8 +30,7 @@ Sessions that only look (psql without a lock function) have no connection.
 
 package LockRedis::Leftovers;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Session;
@@ -56,9 +55,8 @@ sub descriptors
 	return \%open;
 }
 
-sub nothing_left
+sub nothing_left ($nodes, $redis, %opts)
 {
-	my ($nodes, $redis, %opts) = @_;
 	my @left;
 
 	$nodes = [$nodes] unless ref $nodes eq 'ARRAY';
@@ -76,19 +74,16 @@ sub nothing_left
 	  || diag join "\n", 'still there:', @left;
 }
 
-sub end_test
+sub end_test (@what)
 {
-	my (@what) = @_;
-
 	LockRedis::Session::quit_all();
 	nothing_left(@what);
 	return done_testing();
 }
 
 # Whose a lock is that is left, and for how long; of several masters, at which of them
-sub _lock_at
+sub _lock_at ($redis, $key)
 {
-	my ($redis, $key) = @_;
 	my @at = $redis->isa('LockRedis::Masters') ? grep { $_->pid } $redis->nodes : $redis;
 
 	return join ' ', map {
@@ -99,16 +94,13 @@ sub _lock_at
 }
 
 # Who they are; a subscriber by how many channels it has
-sub _lines_of
+sub _lines_of (@clients)
 {
-	my (@clients) = @_;
-
 	return map { "  $_->{name} $_->{addr} age=$_->{age} sub=$_->{sub} cmd=$_->{cmd}" } @clients;
 }
 
-sub _what_is_left
+sub _what_is_left ($nodes, $redis, %opts)
 {
-	my ($nodes, $redis, %opts) = @_;
 	my @left;
 	my $allowed = 0;
 

@@ -41,8 +41,7 @@ set it.
 
 package LockRedis::Masters;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use LockRedis::Proxy;
@@ -55,9 +54,8 @@ my $library;
 
 sub _library { return $library //= fault_library('older.c'); }
 
-sub new
+sub new ($class, %opts)
 {
-	my ($class, %opts) = @_;
 	my $self = bless { password => $opts{password}, age => $opts{age} // DAY }, $class;
 
 	foreach my $n (1 .. $opts{n} // 5)
@@ -78,24 +76,18 @@ sub new
 	return $self;
 }
 
-sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+sub nodes ($self) { return @{ $self->{nodes} }; }
 
-sub proxies { my ($self) = @_; return @{ $self->{proxies} }; }
+sub proxies ($self) { return @{ $self->{proxies} }; }
 
-sub password { my ($self) = @_; return $self->{password}; }
+sub password ($self) { return $self->{password}; }
 
 sub sentinel_password { return; }
 
-sub url
-{
-	my ($self) = @_;
+sub url ($self) { return join ' ', map { $_->url } @{ $self->{proxies} || $self->{nodes} }; }
 
-	return join ' ', map { $_->url } @{ $self->{proxies} || $self->{nodes} };
-}
-
-sub _restart
+sub _restart ($self, $age, @numbers)
 {
-	my ($self, $age, @numbers) = @_;
 	my @nodes = @{ $self->{nodes} }[@numbers];
 
 	# All before the first is back, or it could be given what the others still have.
@@ -111,36 +103,29 @@ sub _restart
 	return;
 }
 
-sub restart_empty { my ($self, @numbers) = @_; return $self->_restart(0, @numbers); }
+sub restart_empty ($self, @numbers) { return $self->_restart(0, @numbers); }
 
-sub restart_old { my ($self, @numbers) = @_; return $self->_restart(DAY, @numbers); }
+sub restart_old ($self, @numbers) { return $self->_restart(DAY, @numbers); }
 
-sub _awake
-{
-	my ($self) = @_;
-
-	return grep { $_->pid && !$_->{frozen} } $self->nodes;
-}
+sub _awake ($self) { return grep { $_->pid && !$_->{frozen} } $self->nodes; }
 
 # ---- as of one Redis
 
-sub _union
+sub _union (@things)
 {
-	my (@things) = @_;
 	my %seen = map { $_ => 1 } @things;
 	my @sorted = sort keys %seen;
 
 	return @sorted;
 }
 
-sub all_keys { my ($self) = @_; return _union(map { $_->all_keys } $self->_awake); }
+sub all_keys ($self) { return _union(map { $_->all_keys } $self->_awake); }
 
-sub channels { my ($self) = @_; return _union(map { $_->channels } $self->_awake); }
+sub channels ($self) { return _union(map { $_->channels } $self->_awake); }
 
 # Of the node that has most of them; but for those that only ask whether it is there
-sub clients
+sub clients ($self)
 {
-	my ($self) = @_;
 	my @most;
 
 	foreach my $node ($self->_awake)
@@ -151,43 +136,28 @@ sub clients
 	return @most;
 }
 
-sub calls
+sub calls ($self, @commands)
 {
-	my ($self, @commands) = @_;
 	my $sum = 0;
 
 	$sum += $_->calls(@commands) foreach $self->_awake;
 	return $sum;
 }
 
-sub script_calls { my ($self) = @_; return $self->calls('eval', 'evalsha'); }
+sub script_calls ($self) { return $self->calls('eval', 'evalsha'); }
 
-sub owners
+sub owners ($self, $key) { return map { (keys %{ $_->hash($key) })[0] } $self->nodes; }
+
+sub wait_for_owners ($self, $key, $n)
 {
-	my ($self, $key) = @_;
-
-	return map { (keys %{ $_->hash($key) })[0] } $self->nodes;
-}
-
-sub wait_for_owners
-{
-	my ($self, $key, $n) = @_;
-
 	poll_until("$n nodes to have $key", sub { $self->have($key) == $n });
 	return;
 }
 
-sub have
+sub have ($self, $key) { return scalar grep { $_->cmd('EXISTS', $key) } $self->_awake; }
+
+sub take_at_all ($self, $session, $key, $arguments = undef)
 {
-	my ($self, $key) = @_;
-
-	return scalar grep { $_->cmd('EXISTS', $key) } $self->_awake;
-}
-
-sub take_at_all
-{
-	my ($self, $session, $key, $arguments) = @_;
-
 	$arguments //= '';
 	poll_until("all to have $key", sub {
 		$session->value("SELECT redis_try_lock('$key'$arguments)");
@@ -198,10 +168,8 @@ sub take_at_all
 	return;
 }
 
-sub connect_to_all
+sub connect_to_all ($self, $session)
 {
-	my ($self, $session) = @_;
-
 	$self->take_at_all($session, 'warm');
 	$session->value("SELECT redis_unlock('warm')");
 	poll_until('all to be free of it', sub { !$self->have('warm') });
@@ -210,9 +178,8 @@ sub connect_to_all
 
 # ---- servers of PostgreSQL
 
-sub server
+sub server ($self, $name, %settings)
 {
-	my ($self, $name, %settings) = @_;
 	my $node = LockRedis::Node->create($name, redis => $self,
 		settings => { 'lockredis.lease' => '1h', 'lockredis.connect_timeout' => '60s',
 			'lockredis.command_timeout' => '60s', %settings });
@@ -221,10 +188,8 @@ sub server
 	return $node;
 }
 
-sub wait_until_watched
+sub wait_until_watched ($self, $node)
 {
-	my ($self, $node) = @_;
-
 	$node->wait_for_up;
 	poll_until('all to be up', sub {
 		$node->value("SELECT count(*) FROM redis_lock_status WHERE state = 'up'") == $self->nodes });
@@ -234,18 +199,14 @@ sub wait_until_watched
 }
 
 # What Redisson and others do at each node
-sub foreign_lock
+sub foreign_lock ($self, @args)
 {
-	my ($self, @args) = @_;
-
 	$_->foreign_lock(@args) foreach $self->_awake;
 	return;
 }
 
-sub foreign_unlock
+sub foreign_unlock ($self, @args)
 {
-	my ($self, @args) = @_;
-
 	$_->foreign_unlock(@args) foreach $self->_awake;
 	return;
 }
@@ -253,9 +214,8 @@ sub foreign_unlock
 # Of any node
 our $AUTOLOAD;
 
-sub AUTOLOAD
+sub AUTOLOAD ($self, @args)
 {
-	my ($self, @args) = @_;
 	my $method = $AUTOLOAD =~ s/.*:://r;
 
 	return if $method eq 'DESTROY';
@@ -266,14 +226,10 @@ sub AUTOLOAD
 # One that says how long it has run
 package LockRedis::Master;
 
-use strict;
-use warnings FATAL => 'all';
-
 use parent -norequire, 'LockRedis::Redis';
 
-sub _program
+sub _program ($self)
 {
-	my ($self) = @_;
 	my $preload = join ' ', grep { defined } $ENV{LD_PRELOAD}, LockRedis::Masters::_library();
 
 	# Longer than what is read for a run id

@@ -14,12 +14,10 @@ Made by C<monitor> of LockRedis::Redis, which see.
 
 package LockRedis::Monitor;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
-sub new
+sub new ($class, $redis)
 {
-	my ($class, $redis) = @_;
 	my $conn = $redis->connection;
 
 	$conn->call('MONITOR');
@@ -30,9 +28,8 @@ sub new
 # test itself.  A marker command says when everything before it has come; a server
 # that has ended the capture (a master that is made a replica ends all connections
 # of clients) has shown what it did until then.
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	my $marker = "monitor-$$-" . LockRedis::Wait::now_ns();
 	my @lines;
 
@@ -51,9 +48,8 @@ sub stop
 }
 
 # The command of a line and its arguments, as bytes.
-sub args
+sub args ($self, $line)
 {
-	my ($self, $line) = @_;
 	my %plain = (n => "\n", r => "\r", t => "\t", a => "\a", b => "\b");
 	my @args;
 

@@ -40,8 +40,7 @@ sockets do not end at a namespace, so the test reaches its servers all the time.
 
 package LockRedis::Netns;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use LockRedis::Program qw(start_program);
 use LockRedis::Wait qw(poll_until);
@@ -75,9 +74,8 @@ sub import
 	  or die "could not run unshare: $!";
 }
 
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	my $self = bless { places => [] }, $class;
 
 	die "LockRedis::Netns needs: use LockRedis::Netns 'enter'\n"
@@ -92,12 +90,11 @@ sub new
 	return $self;
 }
 
-sub here { my ($self) = @_; return $self->{places}[0]; }
+sub here ($self) { return $self->{places}[0]; }
 
 # A new one.
-sub place
+sub place ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $number = @{ $self->{places} } + 1;
 	my $place = LockRedis::Netns::Place->new($name, $number);
 	my $ours = readlink '/proc/self/ns/net';
@@ -128,42 +125,29 @@ sub place
 	return $place;
 }
 
-sub _others
+sub _others ($self, $place) { return grep { $_ != $place } @{ $self->{places} }; }
+
+sub cut_one_way ($self, $from, $to)
 {
-	my ($self, $place) = @_;
-
-	return grep { $_ != $place } @{ $self->{places} };
-}
-
-sub cut_one_way
-{
-	my ($self, $from, $to) = @_;
-
 	$from->_send_to($to, $nobody);
 	return;
 }
 
-sub cut
+sub cut ($self, $one, $other)
 {
-	my ($self, $one, $other) = @_;
-
 	$self->cut_one_way($one, $other);
 	$self->cut_one_way($other, $one);
 	return;
 }
 
-sub cut_off
+sub cut_off ($self, $place)
 {
-	my ($self, $place) = @_;
-
 	$self->cut($place, $_) foreach $self->_others($place);
 	return;
 }
 
-sub heal
+sub heal ($self)
 {
-	my ($self) = @_;
-
 	foreach my $from (@{ $self->{places} })
 	{
 		$from->_send_to($_, $_->{mac}) foreach $self->_others($from);
@@ -171,23 +155,16 @@ sub heal
 	return;
 }
 
-sub _run
+sub _run (@command)
 {
-	my (@command) = @_;
-
 	system(@command) == 0 or die "failed: @command\n";
 	return;
 }
 
 package LockRedis::Netns::Place;
 
-use strict;
-use warnings FATAL => 'all';
-
-sub new
+sub new ($class, $name, $number)
 {
-	my ($class, $name, $number) = @_;
-
 	return bless {
 		name => $name,
 		address => "10.177.0.$number",
@@ -197,23 +174,19 @@ sub new
 	}, $class;
 }
 
-sub name { my ($self) = @_; return $self->{name}; }
+sub name ($self) { return $self->{name}; }
 
-sub address { my ($self) = @_; return $self->{address}; }
+sub address ($self) { return $self->{address}; }
 
-sub inside
+sub inside ($self, @command)
 {
-	my ($self, @command) = @_;
-
 	return @command unless $self->{holder};
 	return (qw(nsenter --net --target), $self->{holder}, '--', @command);
 }
 
 # Where on the cable the other one is said to be.
-sub _send_to
+sub _send_to ($self, $other, $mac)
 {
-	my ($self, $other, $mac) = @_;
-
 	return if ($self->{sends_to}{ $other->{address} } || '') eq $mac;
 	LockRedis::Netns::_run($self->inside(
 		qw(ip neigh replace), $other->{address}, 'lladdr', $mac,

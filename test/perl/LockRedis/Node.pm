@@ -52,8 +52,7 @@ test are given by name; see test/regress.conf for pg_regress.
 
 package LockRedis::Node;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent -norequire, 'PostgreSQL::Test::Cluster';
 
@@ -64,9 +63,8 @@ use LockRedis::Wait qw(poll_until);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 
-sub create
+sub create ($class, $name, %opts)
 {
-	my ($class, $name, %opts) = @_;
 	my $node = $class->new($name,
 		$opts{install_path} ? (install_path => $opts{install_path}) : ());
 	my %settings = (
@@ -95,9 +93,8 @@ sub create
 }
 
 # A server and its Redis, which it has seen, and sessions.
-sub create_with_redis
+sub create_with_redis ($class, $name, %opts)
 {
-	my ($class, $name, %opts) = @_;
 	my $redis = $opts{redis} || LockRedis::Redis->new;
 	my ($node, @sessions) = $class->create($name, %opts, redis => $redis);
 
@@ -106,9 +103,8 @@ sub create_with_redis
 }
 
 # The same behind a proxy, which comes before the sessions.
-sub create_behind_proxy
+sub create_behind_proxy ($class, $name, %opts)
 {
-	my ($class, $name, %opts) = @_;
 	my $redis = LockRedis::Redis->new;
 	my $proxy = LockRedis::Proxy->new($redis);
 	my ($node, @sessions) = $class->create($name, %opts, url => $proxy->url);
@@ -119,9 +115,8 @@ sub create_behind_proxy
 
 # A server in fallback mode behind a proxy: the server, its Redis, the proxy, its table, and
 # sessions.
-sub create_fallback
+sub create_fallback ($class, $name, %opts)
 {
-	my ($class, $name, %opts) = @_;
 	my $redis = $opts{redis} || LockRedis::Redis->new;
 	my $proxy = LockRedis::Proxy->new($redis);
 	my $table = LockRedis::Table->new;
@@ -141,19 +136,15 @@ sub create_fallback
 
 # Another server of the same locks.  A table has none: it is the same one then,
 # with other sessions.
-sub another
+sub another ($self, $name, %opts)
 {
-	my ($self, $name, %opts) = @_;
-
 	return $self if ref $opts{redis} eq 'LockRedis::Table';
 	return LockRedis::Node->create($name, %opts);
 }
 
 # Where the locks are kept.
-sub _store_settings
+sub _store_settings (%opts)
 {
-	my (%opts) = @_;
-
 	return ('lockredis.mode' => 'table')
 	  if ($opts{mode} || '') eq 'table' || ref $opts{redis} eq 'LockRedis::Table';
 	my $where = $opts{proxy} || $opts{redis};
@@ -162,25 +153,17 @@ sub _store_settings
 		ref $opts{redis} eq 'LockRedis::Masters' ? ('lockredis.max_lease' => '1h') : ());
 }
 
-sub _quote
+sub _quote ($value)
 {
-	my ($value) = @_;
-
 	$value =~ s/(['\\])/\\$1/g;
 	return "'$value'";
 }
 
-sub session
-{
-	my ($self, %opts) = @_;
-
-	return LockRedis::Session->new($self, %opts);
-}
+sub session ($self, %opts) { return LockRedis::Session->new($self, %opts); }
 
 # One that has a connection to the store already
-sub connected_session
+sub connected_session ($self, %opts)
 {
-	my ($self, %opts) = @_;
 	my $s = $self->session(%opts);
 
 	$s->value("SELECT redis_is_locked('nothing')");
@@ -189,10 +172,8 @@ sub connected_session
 
 # Redis has every script afterwards, so that a fault meant for one request does
 # not hit the attempt that only finds out that the script is missing.
-sub warm_up
+sub warm_up ($self, $session, $lease)
 {
-	my ($self, $session, $lease) = @_;
-
 	$session->value(
 		"SET lockredis.lease = '$lease'; SELECT redis_lock('warm'), redis_lock('warm')");
 	poll_until('a renewal',
@@ -202,9 +183,8 @@ sub warm_up
 	return;
 }
 
-sub value
+sub value ($self, $sql, %opts)
 {
-	my ($self, $sql, %opts) = @_;
 	my $dbname = $opts{dbname} || 'postgres';
 	my $output;
 
@@ -216,10 +196,8 @@ sub value
 
 # Change settings in postgresql.conf and reload; returns when a new connection
 # sees them.
-sub set
+sub set ($self, %settings)
 {
-	my ($self, %settings) = @_;
-
 	foreach my $name (sort keys %settings)
 	{
 		$self->append_conf('postgresql.conf',
@@ -237,33 +215,22 @@ sub set
 }
 
 # One figure of redis_lock_stats, and of the first row of redis_lock_status
-sub lock_stat
+sub lock_stat ($self, $column) { return $self->value("SELECT $column FROM redis_lock_stats"); }
+
+sub lock_status ($self, $column)
 {
-	my ($self, $column) = @_;
-
-	return $self->value("SELECT $column FROM redis_lock_stats");
-}
-
-sub lock_status
-{
-	my ($self, $column) = @_;
-
 	return $self->value("SELECT $column FROM redis_lock_status WHERE node = 1");
 }
 
-sub wait_for_state
+sub wait_for_state ($self, $state)
 {
-	my ($self, $state) = @_;
-
 	return poll_until("state $state",
 		sub { $self->lock_status('state') eq $state });
 }
 
 # So many are up and in use, and there are no others: of a cluster, or independent ones
-sub wait_for_masters
+sub wait_for_masters ($self, $n)
 {
-	my ($self, $n) = @_;
-
 	return poll_until("$n masters to be up",
 		sub {
 			$self->value(q{
@@ -273,27 +240,18 @@ sub wait_for_masters
 }
 
 # Rows of redis_locks
-sub count_locks
+sub count_locks ($self, $where = undef)
 {
-	my ($self, $where) = @_;
-
 	return $self->value('SELECT count(*) FROM redis_locks'
 		  . (defined $where ? " WHERE $where" : ''));
 }
 
-sub count_rows
-{
-	my ($self, $table) = @_;
-
-	return $self->value("SELECT count(*) FROM $table");
-}
+sub count_rows ($self, $table) { return $self->value("SELECT count(*) FROM $table"); }
 
 # After a time-out, or an outage, the store is left to the watchdog until it has
 # answered, and it pauses between its attempts.
-sub wait_until_asked
+sub wait_until_asked ($self, $session)
 {
-	my ($self, $session) = @_;
-
 	$self->wait_for_up;
 	poll_until('the store to be asked again',
 		sub { !$session->query("SELECT redis_is_locked('reachable')")->error });
@@ -301,27 +259,22 @@ sub wait_until_asked
 }
 
 # The lock was lost, and this server knows.
-sub wait_for_loss
+sub wait_for_loss ($self, $key)
 {
-	my ($self, $key) = @_;
-
 	return poll_until("$key to be lost",
 		sub { $self->count_locks("key = '$key' AND lost_at IS NOT NULL") > 0 });
 }
 
 # Nobody has the lock in that store, nor does this server know of one.
-sub wait_for_free
+sub wait_for_free ($self, $store, $key)
 {
-	my ($self, $store, $key) = @_;
-
 	return poll_until("$key to be free",
 		sub { !$store->cmd('EXISTS', $key) && $self->count_locks("key = '$key'") == 0 });
 }
 
 # The session, or a parallel worker of it, waits for a lock of PostgreSQL's own.
-sub wait_for_postgres_lock
+sub wait_for_postgres_lock ($self, $session)
 {
-	my ($self, $session) = @_;
 	my $pid = $session->pid;
 
 	return poll_until(
@@ -336,9 +289,8 @@ sub wait_for_postgres_lock
 
 # The session, or the process with that id, waits for that (pg_stat_activity.wait_event), or for
 # something of that type.
-sub wait_for_event
+sub wait_for_event ($self, $who, $event)
 {
-	my ($self, $who, $event) = @_;
 	my $pid = ref $who ? $who->pid : $who;
 
 	return poll_until(
@@ -351,65 +303,49 @@ sub wait_for_event
 }
 
 # Whether commits of the table worker, and of sessions, wait for a standby that there is not
-sub let_commits_wait
+sub let_commits_wait ($self, $wait)
 {
-	my ($self, $wait) = @_;
-
 	return $self->set(
 		synchronous_standby_names => $wait ? 'nobody' : '',
 		'lockredis.table_synchronous_commit' => $wait ? 'on' : 'off');
 }
 
 # In fallback mode: which store new locks go to, and wait until it is that one.
-sub store_in_use
+sub store_in_use ($self) { return $self->value('SELECT role FROM redis_lock_status WHERE in_use'); }
+
+sub wait_for_store ($self, $role)
 {
-	my ($self) = @_;
-
-	return $self->value('SELECT role FROM redis_lock_status WHERE in_use');
-}
-
-sub wait_for_store
-{
-	my ($self, $role) = @_;
-
 	return poll_until("locks to go to the $role",
 		sub { $self->store_in_use eq $role });
 }
 
 # Redis runs on and nobody here reaches it, as with a broken network.
-sub cut_off
+sub cut_off ($self, $proxy)
 {
-	my ($self, $proxy) = @_;
-
 	$proxy->mode('refuse');
 	$proxy->reset_all;
 	return $self->wait_for_store('table');
 }
 
-sub reconnect
+sub reconnect ($self, $proxy)
 {
-	my ($self, $proxy) = @_;
-
 	$proxy->mode('pass');
 	return $self->wait_for_store('master');
 }
 
 # Process ids, undef when there is none.
-sub watchdog_pid { my ($self) = @_; return $self->_pid_of('lockredis watchdog'); }
+sub watchdog_pid ($self) { return $self->_pid_of('lockredis watchdog'); }
 
-sub table_worker_pid { my ($self) = @_; return $self->_pid_of('lockredis table worker'); }
+sub table_worker_pid ($self) { return $self->_pid_of('lockredis table worker'); }
 
-sub _pid_of
+sub _pid_of ($self, $type)
 {
-	my ($self, $type) = @_;
-
 	return $self->value("SELECT pid FROM pg_stat_activity WHERE backend_type = '$type'") || undef;
 }
 
 # Another watchdog is there then.
-sub replace_watchdog
+sub replace_watchdog ($self)
 {
-	my ($self) = @_;
 	my $before = $self->watchdog_pid;
 
 	kill TERM => $before;
@@ -417,10 +353,8 @@ sub replace_watchdog
 	return;
 }
 
-sub wait_for_waiters
+sub wait_for_waiters ($self, $key, $count)
 {
-	my ($self, $key, $count) = @_;
-
 	$key =~ s/'/''/g;
 	return poll_until(
 		"$count sessions to wait for $key",
@@ -433,10 +367,8 @@ sub wait_for_waiters
 
 # Stops a session that waits while it sleeps.  In the middle of a request it would fail for want
 # of an answer when it goes on, and with a light-weight lock it would hold up others.
-sub freeze_asleep
+sub freeze_asleep ($self, $session)
 {
-	my ($self, $session) = @_;
-
 	return poll_until(
 		"session $session->{number} to be stopped asleep",
 		sub {
@@ -451,9 +383,8 @@ sub freeze_asleep
 }
 
 # Sessions, each with its statement, wait for the key in this order.
-sub queue_up
+sub queue_up ($self, $key, @waiters)
 {
-	my ($self, $key, @waiters) = @_;
 	my $n = 0;
 
 	while (my ($s, $sql) = splice @waiters, 0, 2)
@@ -466,9 +397,8 @@ sub queue_up
 
 # With a Redis or a proxy: after lockredis.url was changed the store of before is shown until the
 # watchdog has read that.
-sub wait_for_up
+sub wait_for_up ($self, $where = undef)
 {
-	my ($self, $where) = @_;
 	my $there = $where ? " AND address = '" . $where->address . "'" : '';
 
 	return poll_until(
@@ -482,50 +412,32 @@ sub wait_for_up
 }
 
 # Where the server log ends now; logged() looks from here on.
-sub log_since_here
+sub log_since_here ($self)
 {
-	my ($self) = @_;
-
 	$self->{log_mark} = -s $self->logfile || 0;
 	return;
 }
 
-sub logged
+sub logged ($self, $pattern) { return $self->log_text =~ $pattern; }
+
+sub wait_until_logged ($self, $pattern)
 {
-	my ($self, $pattern) = @_;
-
-	return $self->log_text =~ $pattern;
-}
-
-sub wait_for_log
-{
-	my ($self, $pattern) = @_;
-
 	return poll_until("the log to say $pattern", sub { $self->logged($pattern) }, 120);
 }
 
 # How often it was logged.
-sub times_logged
+sub times_logged ($self, $pattern) { return scalar(() = $self->log_text =~ /$pattern/g); }
+
+sub log_text ($self)
 {
-	my ($self, $pattern) = @_;
-
-	return scalar(() = $self->log_text =~ /$pattern/g);
-}
-
-sub log_text
-{
-	my ($self) = @_;
-
 	return PostgreSQL::Test::Utils::slurp_file($self->logfile,
 		$self->{log_mark} || 0);
 }
 
 # A server that is stopped at once leaves no counts of what ran; see
 # script/coverage.
-sub teardown_node
+sub teardown_node ($self, @rest)
 {
-	my ($self, @rest) = @_;
-
 	if ($ENV{LOCKREDIS_COVERAGE} && defined $self->{_pid})
 	{
 		local $ENV{PGCTLTIMEOUT} = 15;

@@ -24,8 +24,7 @@ afterwards, so the end of the client is not that of the backend.
 
 package LockRedis::Pooler;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use LockRedis::Program qw(await_end has_ended log_file start_program);
 use LockRedis::Session;
@@ -42,9 +41,8 @@ sub need
 	return;
 }
 
-sub new
+sub new ($class, $node, $name, %settings)
 {
-	my ($class, $node, $name, %settings) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir_short();
 	my $self = bless {
 		dir => $dir,
@@ -80,24 +78,13 @@ sub new
 }
 
 # For LockRedis::Session.
-sub connstr
-{
-	my ($self, $dbname) = @_;
+sub connstr ($self, $dbname) { return "host=$self->{dir} port=$self->{port} dbname=$dbname"; }
 
-	return "host=$self->{dir} port=$self->{port} dbname=$dbname";
-}
-
-sub session
-{
-	my ($self, $dbname) = @_;
-
-	return LockRedis::PooledSession->new($self, dbname => $dbname);
-}
+sub session ($self, $dbname) { return LockRedis::PooledSession->new($self, dbname => $dbname); }
 
 # How many clients wait for a connection to the server
-sub waiting_clients
+sub waiting_clients ($self)
 {
-	my ($self) = @_;
 	my ($out, $err);
 
 	PostgreSQL::Test::Utils::run_log(
@@ -107,9 +94,8 @@ sub waiting_clients
 }
 
 # Its connections to the server end with it.
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
 	my $pid = delete $self->{pid};
 
 	kill 'INT', $pid;
@@ -121,10 +107,8 @@ package LockRedis::PooledSession;
 
 use parent -norequire, 'LockRedis::Session';
 
-sub quit
+sub quit ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{psql};
 	close $self->{in};
 	$self->_end(no_backend => 1);

@@ -20,8 +20,7 @@ LockRedis::Program - programs that run beside a test, and end with it
 
 package LockRedis::Program;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use File::Basename qw(basename);
@@ -38,44 +37,35 @@ our @EXPORT_OK =
 
 my %running;    # process id => that of the test
 
-sub pid { my ($self) = @_; return $self->{pid}; }
+sub pid ($self) { return $self->{pid}; }
 
-sub kill9
+sub kill9 ($self)
 {
-	my ($self) = @_;
-
 	kill 'KILL', $self->{pid};
 	$self->_reap;
 	return;
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
-
 	$self->kill9 if $self->{pid};
 	return;
 }
 
-sub _reap
+sub _reap ($self)
 {
-	my ($self) = @_;
-
 	await_end($self->{pid});
 	delete $self->{pid};
 	return;
 }
 
-sub log_file
+sub log_file ($name)
 {
-	my ($name) = @_;
-
 	return "$PostgreSQL::Test::Utils::log_path/" . basename($0, '.pl') . "_$name.log";
 }
 
-sub start_program
+sub start_program ($log, @command)
 {
-	my ($log, @command) = @_;
 	my $pid = fork() // die "could not fork: $!";
 
 	if ($pid == 0)
@@ -91,10 +81,8 @@ sub start_program
 	return ends_with_test($pid);
 }
 
-sub start_talking
+sub start_talking ($log, @command)
 {
-	my ($log, @command) = @_;
-
 	my $errors = defined $log ? IO::File->new($log, '>>') : \*STDERR;
 
 	die "could not open $log: $!" unless $errors;
@@ -102,34 +90,27 @@ sub start_talking
 	return (ends_with_test($pid), $in, $out);
 }
 
-sub ends_with_test
+sub ends_with_test ($pid)
 {
-	my ($pid) = @_;
-
 	$running{$pid} = $$;
 	return $pid;
 }
 
-sub has_ended
+sub has_ended ($pid)
 {
-	my ($pid) = @_;
-
 	return if waitpid($pid, POSIX::WNOHANG()) == 0;
 	delete $running{$pid};
 	return 1;
 }
 
-sub await_end
+sub await_end ($pid)
 {
-	my ($pid) = @_;
-
 	return poll_until("process $pid to end", sub { has_ended($pid) });
 }
 
 # Under CI that is a failure.
-sub need_built
+sub need_built ($build, $what)
 {
-	my ($build, $what) = @_;
 	my $said = `'$build' 2>&1`;
 
 	return if $? == 0;

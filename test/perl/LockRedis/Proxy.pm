@@ -27,8 +27,7 @@ A match is made of bytes; a text with non-ASCII characters has to be encoded.
 
 package LockRedis::Proxy;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Program';
 
@@ -42,9 +41,8 @@ use LockRedis::Wait qw(limit poll_until);
 my $program = dirname(__FILE__) . '/../../fault/proxy';
 my $json = JSON::PP->new->canonical->latin1;
 
-sub new
+sub new ($class, $redis, %opts)
 {
-	my ($class, $redis, %opts) = @_;
 	my $target =
 	  $opts{unix} ? $redis->socket_path : '127.0.0.1:' . $redis->port;
 
@@ -52,9 +50,8 @@ sub new
 }
 
 # The program, which is told what to do on its standard input
-sub _launch
+sub _launch ($class, @command)
 {
-	my ($class, @command) = @_;
 	my $self = bless {}, $class;
 
 	@$self{qw(pid in out)} = start_talking(undef, @command);
@@ -62,25 +59,23 @@ sub _launch
 	return $self;
 }
 
-sub port { my ($self) = @_; return $self->{port}; }
+sub port ($self) { return $self->{port}; }
 
 # As of a LockRedis::Redis
-sub public_port { my ($self) = @_; return $self->{port}; }
-sub address { my ($self) = @_; return "127.0.0.1:$self->{port}"; }
+sub public_port ($self) { return $self->{port}; }
+sub address ($self) { return "127.0.0.1:$self->{port}"; }
 
-sub url { my ($self) = @_; return "redis://127.0.0.1:$self->{port}"; }
+sub url ($self) { return "redis://127.0.0.1:$self->{port}"; }
 
-sub rule { my ($self, %rule) = @_; return $self->_do('rule', %rule)->{id}; }
+sub rule ($self, %rule) { return $self->_do('rule', %rule)->{id}; }
 
-sub clear { my ($self) = @_; return $self->_do('clear'); }
+sub clear ($self) { return $self->_do('clear'); }
 
-sub release { my ($self) = @_; return $self->_do('release'); }
+sub release ($self) { return $self->_do('release'); }
 
 # What it held has been passed on when this returns.
-sub let_go
+sub let_go ($self)
 {
-	my ($self) = @_;
-
 	# The rules first, or they hold for good what comes in between; and what stood behind
 	# something that was held may have been caught by a rule, too.
 	$self->clear;
@@ -94,49 +89,41 @@ sub let_go
 		});
 }
 
-sub mode { my ($self, $mode) = @_; return $self->_do('mode', to => $mode); }
+sub mode ($self, $mode) { return $self->_do('mode', to => $mode); }
 
-sub latency { my ($self, $ms) = @_; return $self->_do('latency', ms => $ms); }
+sub latency ($self, $ms) { return $self->_do('latency', ms => $ms); }
 
-sub reset_all { my ($self) = @_; return $self->_do('reset_all'); }
+sub reset_all ($self) { return $self->_do('reset_all'); }
 
-sub stats { my ($self) = @_; return $self->_do('stats'); }
+sub stats ($self) { return $self->_do('stats'); }
 
-sub acted { my ($self, $id) = @_; return $self->stats->{acted}{$id}; }
+sub acted ($self, $id) { return $self->stats->{acted}{$id}; }
 
-sub wait_for_rule
+sub wait_for_rule ($self, $id, $times = undef)
 {
-	my ($self, $id, $times) = @_;
-
 	$times = 1 unless defined $times;
 	return poll_until("rule $id of the proxy to act",
 		sub { $self->acted($id) >= $times });
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{pid};
 	close $self->{in};
 	$self->_reap;
 	return;
 }
 
-sub _do
+sub _do ($self, $what, %args)
 {
-	my ($self, $what, %args) = @_;
-
 	print { $self->{in} } $json->encode({ do => $what, %args }), "\n";
 	my $answer = $self->_answer;
 	croak "proxy: $answer->{error}" if exists $answer->{error};
 	return $answer;
 }
 
-sub _answer
+sub _answer ($self)
 {
-	my ($self) = @_;
-
 	croak 'the proxy does not answer'
 	  unless IO::Select->new($self->{out})->can_read(limit(60));
 	my $line = readline $self->{out};

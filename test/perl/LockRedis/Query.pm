@@ -21,8 +21,7 @@ server's words if the statement fails.
 
 package LockRedis::Query;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use DBI;
 use IO::Select;

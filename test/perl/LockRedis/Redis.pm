@@ -47,8 +47,7 @@ another version, or Valkey's.
 
 package LockRedis::Redis;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent qw(LockRedis::RedisLocks LockRedis::RedisProcess);
 
@@ -60,9 +59,8 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-sub new
+sub new ($class, %opts)
 {
-	my ($class, %opts) = @_;
 	my $self = bless {
 		name => $opts{name} || 'redis',
 		config => { %{ $opts{config} || {} } },
@@ -80,59 +78,42 @@ sub new
 	return $self;
 }
 
-sub port { my ($self) = @_; return $self->{port}; }
+sub port ($self) { return $self->{port}; }
 
-sub socket_path { my ($self) = @_; return "$self->{dir}/redis.sock"; }
+sub socket_path ($self) { return "$self->{dir}/redis.sock"; }
 
-sub password { my ($self) = @_; return $self->{password}; }
+sub password ($self) { return $self->{password}; }
 
 # Of the Sentinels that watch it: see LockRedis::Sentinels
 sub sentinel_password { return; }
 
-sub logfile { my ($self) = @_; return $self->{log}; }
+sub logfile ($self) { return $self->{log}; }
 
 # Where others reach it
-sub host
-{
-	my ($self) = @_;
-
-	return $self->{place} ? $self->{place}->address : '127.0.0.1';
-}
+sub host ($self) { return $self->{place} ? $self->{place}->address : '127.0.0.1'; }
 
 # The one that a Sentinel names: that of TLS where there is one
-sub public_port { my ($self) = @_; return $self->{tls_port} || $self->{port}; }
+sub public_port ($self) { return $self->{tls_port} || $self->{port}; }
 
-sub address { my ($self) = @_; return $self->host . ':' . $self->public_port; }
+sub address ($self) { return $self->host . ':' . $self->public_port; }
 
-sub url { my ($self) = @_; return 'redis://' . $self->host . ":$self->{port}"; }
+sub url ($self) { return 'redis://' . $self->host . ":$self->{port}"; }
 
-sub unix_url { my ($self) = @_; return 'unix://' . $self->socket_path; }
+sub unix_url ($self) { return 'unix://' . $self->socket_path; }
 
-sub tls_port { my ($self) = @_; return $self->{tls_port}; }
+sub tls_port ($self) { return $self->{tls_port}; }
 
-sub tls_url { my ($self) = @_; return 'rediss://' . $self->host . ":$self->{tls_port}"; }
+sub tls_url ($self) { return 'rediss://' . $self->host . ":$self->{tls_port}"; }
 
 # Between the sessions and this Redis
-sub proxy
-{
-	my ($self) = @_;
-
-	return LockRedis::Proxy->new($self);
-}
+sub proxy ($self) { return LockRedis::Proxy->new($self); }
 
 # Where the test comes in
-sub _door
-{
-	my ($self) = @_;
-
-	return $self->{place} ? $self->socket_path : $self->{port};
-}
+sub _door ($self) { return $self->{place} ? $self->socket_path : $self->{port}; }
 
 # A connection of the test's own; close it when done.
-sub connection
+sub connection ($self)
 {
-	my ($self) = @_;
-
 	my $conn = LockRedis::Resp->connect(
 		$self->_door,
 		password => $self->{password},
@@ -146,20 +127,16 @@ sub connection
 	return $conn;
 }
 
-sub _forget_connection
+sub _forget_connection ($self)
 {
-	my ($self) = @_;
-
 	my $conn = delete $self->{conn};
 	$conn->disconnect if $conn;
 	return;
 }
 
 # Run a command; an error reply comes as a reference to its text.
-sub try_cmd
+sub try_cmd ($self, @args)
 {
-	my ($self, @args) = @_;
-
 	# CLIENT KILL and restarts may have ended a connection that was kept.
 	while (1)
 	{
@@ -175,34 +152,25 @@ sub try_cmd
 	}
 }
 
-sub cmd
+sub cmd ($self, @args)
 {
-	my ($self, @args) = @_;
 	my $reply = $self->try_cmd(@args);
 
 	croak "$args[0]: $$reply" if ref $reply eq 'SCALAR';
 	return $reply;
 }
 
-sub hash
+sub hash ($self, $key) { return { @{ $self->cmd('HGETALL', $key) } }; }
+
+sub all_keys ($self)
 {
-	my ($self, $key) = @_;
-
-	return { @{ $self->cmd('HGETALL', $key) } };
-}
-
-sub all_keys
-{
-	my ($self) = @_;
-
 	my @keys = sort @{ $self->cmd('KEYS', '*') };
 	return @keys;
 }
 
 # One section of INFO as a hash.
-sub info
+sub info ($self, $section)
 {
-	my ($self, $section) = @_;
 	my %info;
 
 	foreach my $line (split /\r?\n/, $self->cmd('INFO', $section))
@@ -213,10 +181,8 @@ sub info
 }
 
 # As a number that compares: 7.0.15 is 7.000015.
-sub version
+sub version ($self)
 {
-	my ($self) = @_;
-
 	$self->{version} ||= do
 	{
 		my ($a, $b, $c) = split /\./, $self->info('server')->{redis_version};
@@ -227,24 +193,16 @@ sub version
 
 # How often a command ran since the start of the server (or since
 # CONFIG RESETSTAT).  What scripts call themselves is counted too.
-sub calls
-{
-	my ($self, @commands) = @_;
-
-	return $self->_sum_of_stats(qr/\bcalls=(\d+)/, @commands);
-}
+sub calls ($self, @commands) { return $self->_sum_of_stats(qr/\bcalls=(\d+)/, @commands); }
 
 # The same of those that were refused (by an ACL).
-sub rejected_calls
+sub rejected_calls ($self, @commands)
 {
-	my ($self, @commands) = @_;
-
 	return $self->_sum_of_stats(qr/\brejected_calls=(\d+)/, @commands);
 }
 
-sub _sum_of_stats
+sub _sum_of_stats ($self, $pattern, @commands)
 {
-	my ($self, $pattern, @commands) = @_;
 	my $stats = $self->info('commandstats');
 	my $sum = 0;
 
@@ -258,17 +216,11 @@ sub _sum_of_stats
 
 # Script calls: with SCRIPT LOAD never counted, this is the number of lock
 # operations' client commands.
-sub script_calls
-{
-	my ($self) = @_;
-
-	return $self->calls('eval', 'evalsha');
-}
+sub script_calls ($self) { return $self->calls('eval', 'evalsha'); }
 
 # Channels that somebody is subscribed to, plain and sharded.
-sub channels
+sub channels ($self)
 {
-	my ($self) = @_;
 	my @channels = @{ $self->cmd('PUBSUB', 'CHANNELS') };
 
 	push @channels, @{ $self->cmd('PUBSUB', 'SHARDCHANNELS') }
@@ -277,18 +229,12 @@ sub channels
 	return @channels;
 }
 
-sub subscribers
-{
-	my ($self, $channel) = @_;
-
-	return $self->cmd('PUBSUB', 'NUMSUB', $channel)->[1];
-}
+sub subscribers ($self, $channel) { return $self->cmd('PUBSUB', 'NUMSUB', $channel)->[1]; }
 
 # Connections other than the test's own, each a hash of CLIENT LIST's fields; of one of
 # lockredis the name ends before its server, which is the field "server".
-sub clients
+sub clients ($self)
 {
-	my ($self) = @_;
 	my @clients;
 
 	foreach my $line (split /\n/, $self->cmd('CLIENT', 'LIST'))
@@ -307,9 +253,8 @@ sub clients
 
 # Cuts off connections of ours by the beginning of their names ("session-42$",
 # "watchdog"); returns how many.
-sub kill_clients
+sub kill_clients ($self, $name)
 {
-	my ($self, $name) = @_;
 	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $self->clients;
 
 	$self->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
@@ -317,10 +262,8 @@ sub kill_clients
 }
 
 # How to call redis-cli against this server, for output as users see it.
-sub cli_command
+sub cli_command ($self)
 {
-	my ($self) = @_;
-
 	return (
 		'redis-cli', '-s', $self->socket_path,
 		defined $self->{password}
@@ -328,18 +271,12 @@ sub cli_command
 		: ());
 }
 
-sub monitor
-{
-	my ($self) = @_;
-
-	return LockRedis::Monitor->new($self);
-}
+sub monitor ($self) { return LockRedis::Monitor->new($self); }
 
 # Client commands of sessions while the code ran, as MONITOR shows them.  What is
 # not known to come from a watchdog counts as theirs.
-sub session_commands
+sub session_commands ($self, $do)
 {
-	my ($self, $do) = @_;
 	my $monitor = $self->monitor;
 	my %watchdog;
 

@@ -42,8 +42,7 @@ replaced in the middle of what a test looks at.
 
 package LockRedis::RedisCluster;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use LockRedis::Redis;
@@ -51,9 +50,8 @@ use LockRedis::Wait qw(limit poll_until);
 use PostgreSQL::Test::Cluster;
 use Test::More;
 
-sub new
+sub new ($class, %opts)
 {
-	my ($class, %opts) = @_;
 	my $nmasters = $opts{masters} // 3;
 	my $nreplicas = $opts{replicas} // 1;
 	my $self = bless { password => $opts{password}, tls => $opts{tls} }, $class;
@@ -113,10 +111,8 @@ sub new
 
 # Of a master that stood still while they were set up, and was missed then, nobody may think
 # any more that it has failed.
-sub _allow_failovers
+sub _allow_failovers ($self)
 {
-	my ($self) = @_;
-
 	$self->wait_until_steady;
 	foreach my $node ($self->nodes)
 	{
@@ -127,10 +123,8 @@ sub _allow_failovers
 }
 
 # Is a node that does not answer to be given up?  Else it is waited for.
-sub be_patient
+sub be_patient ($self, $yes)
 {
-	my ($self, $yes) = @_;
-
 	return unless $self->{replaces};
 	foreach my $node ($self->nodes)
 	{
@@ -141,28 +135,21 @@ sub be_patient
 	return;
 }
 
-sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+sub nodes ($self) { return @{ $self->{nodes} }; }
 
-sub place_of { my ($self, $node) = @_; return $node->{place}; }
+sub place_of ($self, $node) { return $node->{place}; }
 
-sub password { my ($self) = @_; return $self->{password}; }
+sub password ($self) { return $self->{password}; }
 
 sub sentinel_password { return; }
 
-sub url
+sub url ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	return ($self->{tls} ? 'rediss' : 'redis') . '-cluster://' . ($opts{user} ? "$opts{user}\@" : '')
 	  . join(',', map { $_->address } $self->nodes);
 }
 
-sub _awake
-{
-	my ($self) = @_;
-
-	return grep { $_->pid && !$_->{frozen} } $self->nodes;
-}
+sub _awake ($self) { return grep { $_->pid && !$_->{frozen} } $self->nodes; }
 
 # The nodes that run say the same of all slots, each of which is served, and of who is whose
 # replica, and have heard of each other's numbers.  Before that, what moves could be claimed back
@@ -194,34 +181,26 @@ sub wait_until_steady
 	return;
 }
 
-sub slot
+sub slot ($self, $key)
 {
-	my ($self, $key) = @_;
 	my ($node) = $self->_awake;
 
 	return $node->cmd('CLUSTER', 'KEYSLOT', $key);
 }
 
 # Who has the slot, as the nodes say that run
-sub node_of_slot
+sub node_of_slot ($self, $slot)
 {
-	my ($self, $slot) = @_;
 	my ($id) = map { $_->master_of($slot) // () } $self->_awake or croak "nobody has slot $slot";
 	my ($found) = grep { $_->id eq $id } $self->nodes;
 
 	return $found;
 }
 
-sub node_of
-{
-	my ($self, $key) = @_;
+sub node_of ($self, $key) { return $self->node_of_slot($self->slot($key)); }
 
-	return $self->node_of_slot($self->slot($key));
-}
-
-sub masters
+sub masters ($self)
 {
-	my ($self) = @_;
 	my ($node) = $self->_awake;
 	my %ids = map { $_->[2][2] => 1 } @{ $node->cmd('CLUSTER', 'SLOTS') };
 
@@ -229,27 +208,24 @@ sub masters
 }
 
 # By these servers of PostgreSQL
-sub wait_until_used
+sub wait_until_used ($self, @servers)
 {
-	my ($self, @servers) = @_;
 	my @masters = $self->masters;
 
 	$_->wait_for_masters(scalar @masters) foreach @servers;
 	return;
 }
 
-sub replica_of
+sub replica_of ($self, $master)
 {
-	my ($self, $master) = @_;
 	my ($found) = grep { $_->master_id eq $master->id } $self->_awake;
 
 	return $found;
 }
 
 # A name that begins like this and is kept by that node
-sub key_on
+sub key_on ($self, $node, $prefix)
 {
-	my ($self, $node, $prefix) = @_;
 	my $n = 0;
 
 	$n++ until ($node->master_of($self->slot("$prefix$n")) // '') eq $node->id;
@@ -258,9 +234,8 @@ sub key_on
 
 # ---- moving slots
 
-sub begin_move
+sub begin_move ($self, $slot, $to)
 {
-	my ($self, $slot, $to) = @_;
 	my $from = $self->node_of_slot($slot);
 
 	$to->cmd('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $from->id);
@@ -269,9 +244,8 @@ sub begin_move
 	return;
 }
 
-sub move_keys
+sub move_keys ($self, $slot)
 {
-	my ($self, $slot) = @_;
 	my ($from, $to) = @{ $self->{moving}{$slot} };
 	my @auth = defined $self->{password} ? ('AUTH', $self->{password}) : ();
 
@@ -283,9 +257,8 @@ sub move_keys
 }
 
 # All agree then: moves that follow too fast confuse the nodes.
-sub end_move
+sub end_move ($self, $slot)
 {
-	my ($self, $slot) = @_;
 	my ($from, $to) = @{ delete $self->{moving}{$slot} };
 
 	$_->cmd('CLUSTER', 'SETSLOT', $slot, 'NODE', $to->id)
@@ -294,10 +267,8 @@ sub end_move
 	return;
 }
 
-sub move_slot
+sub move_slot ($self, $slot, $to)
 {
-	my ($self, $slot, $to) = @_;
-
 	$self->begin_move($slot, $to);
 	$self->move_keys($slot);
 	$self->end_move($slot);
@@ -307,9 +278,8 @@ sub move_slot
 # ---- failovers
 
 # The replica becomes the master, by command; it is returned
-sub fail_over
+sub fail_over ($self, $master)
 {
-	my ($self, $master) = @_;
 	my $replica = $self->replica_of($master);
 	my $again = 0;
 
@@ -326,10 +296,8 @@ sub fail_over
 }
 
 # Another one has that slot, as all say that run
-sub wait_for_master_but
+sub wait_for_master_but ($self, $old, $slot)
 {
-	my ($self, $old, $slot) = @_;
-
 	$self->be_patient(0);
 	poll_until('another master',
 		sub { !grep { ($_->master_of($slot) // '') eq $old->id } $self->_awake },
@@ -341,60 +309,41 @@ sub wait_for_master_but
 
 # ---- as of one Redis
 
-sub all_keys
+sub all_keys ($self)
 {
-	my ($self) = @_;
 	my @keys = sort map { $_->all_keys } $self->masters;
 
 	return @keys;
 }
 
-sub channels
+sub channels ($self)
 {
-	my ($self) = @_;
 	my @channels = sort map { $_->channels } $self->masters;
 
 	return @channels;
 }
 
-sub clients
-{
-	my ($self) = @_;
-
-	return map { $_->clients } $self->_awake;
-}
+sub clients ($self) { return map { $_->clients } $self->_awake; }
 
 # How often commands ran, at all nodes
-sub calls
+sub calls ($self, @commands)
 {
-	my ($self, @commands) = @_;
 	my $sum = 0;
 
 	$sum += $_->calls(@commands) foreach $self->_awake;
 	return $sum;
 }
 
-sub script_calls
-{
-	my ($self) = @_;
-
-	return $self->calls('eval', 'evalsha');
-}
+sub script_calls ($self) { return $self->calls('eval', 'evalsha'); }
 
 # A command whose second word is a key
-sub cmd
-{
-	my ($self, @words) = @_;
-
-	return $self->node_of($words[1])->cmd(@words);
-}
+sub cmd ($self, @words) { return $self->node_of($words[1])->cmd(@words); }
 
 # What is known of one key is asked of the node that has it.
 our $AUTOLOAD;
 
-sub AUTOLOAD
+sub AUTOLOAD ($self, $key = undef, @args)
 {
-	my ($self, $key, @args) = @_;
 	my $method = $AUTOLOAD =~ s/.*:://r;
 
 	return if $method eq 'DESTROY';
@@ -405,84 +354,39 @@ sub AUTOLOAD
 # A node that keeps its identity
 package LockRedis::ClusterNode;
 
-use strict;
-use warnings FATAL => 'all';
-
 use parent -norequire, 'LockRedis::Redis';
 
-sub id
+sub id ($self) { return $self->{id} ||= $self->cmd('CLUSTER', 'MYID'); }
+
+sub _nodes ($self) { return map { [ split / / ] } split /\n/, $self->cmd('CLUSTER', 'NODES'); }
+
+sub known_nodes ($self) { return scalar grep { $_->[2] !~ /handshake/ } $self->_nodes; }
+
+sub _myself ($self)
 {
-	my ($self) = @_;
-
-	return $self->{id} ||= $self->cmd('CLUSTER', 'MYID');
-}
-
-sub _nodes
-{
-	my ($self) = @_;
-
-	return map { [ split / / ] } split /\n/, $self->cmd('CLUSTER', 'NODES');
-}
-
-sub known_nodes
-{
-	my ($self) = @_;
-
-	return scalar grep { $_->[2] !~ /handshake/ } $self->_nodes;
-}
-
-sub _myself
-{
-	my ($self) = @_;
 	my ($line) = grep { $_->[2] =~ /myself/ } $self->_nodes;
 
 	return $line;
 }
 
-sub is_master
-{
-	my ($self) = @_;
+sub is_master ($self) { return $self->_myself->[2] =~ /master/; }
 
-	return $self->_myself->[2] =~ /master/;
-}
-
-sub master_id
-{
-	my ($self) = @_;
-
-	return $self->_myself->[3];
-}
+sub master_id ($self) { return $self->_myself->[3]; }
 
 # Who has that slot, by id, as it says
-sub master_of
+sub master_of ($self, $slot)
 {
-	my ($self, $slot) = @_;
 	my ($range) = grep { $slot >= $_->[0] && $slot <= $_->[1] } @{ $self->cmd('CLUSTER', 'SLOTS') };
 
 	return $range && $range->[2][2];
 }
 
 # Without the other nodes
-sub clients
-{
-	my ($self) = @_;
-
-	return grep { $_->{flags} !~ /[SM]/ } $self->SUPER::clients;
-}
+sub clients ($self) { return grep { $_->{flags} !~ /[SM]/ } $self->SUPER::clients; }
 
 # Where a release is told: to the shard
-sub tell_waiters
-{
-	my ($self, $key) = @_;
+sub tell_waiters ($self, $key) { return $self->cmd('SPUBLISH', $self->channel($key), '0'); }
 
-	return $self->cmd('SPUBLISH', $self->channel($key), '0');
-}
-
-sub subscribers
-{
-	my ($self, $channel) = @_;
-
-	return $self->cmd('PUBSUB', 'SHARDNUMSUB', $channel)->[1];
-}
+sub subscribers ($self, $channel) { return $self->cmd('PUBSUB', 'SHARDNUMSUB', $channel)->[1]; }
 
 1;

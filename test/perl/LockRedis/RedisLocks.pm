@@ -26,49 +26,29 @@ Part of LockRedis::Redis: what knows how Redisson keeps a lock.
 
 package LockRedis::RedisLocks;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use LockRedis::Wait qw(now poll_until);
 
 # The fencing token handed out last; undef: none
-sub token
-{
-	my ($self, $key) = @_;
-
-	return $self->cmd('GET', _counter($key));
-}
+sub token ($self, $key) { return $self->cmd('GET', _counter($key)); }
 
 # undef: the counter is lost
-sub set_token
+sub set_token ($self, $key, $value)
 {
-	my ($self, $key, $value) = @_;
-
 	$self->cmd(defined $value ? ('SET', _counter($key), $value) : ('DEL', _counter($key)));
 	return;
 }
 
-sub _counter
-{
-	my ($key) = @_;
-
-	return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}");
-}
+sub _counter ($key) { return 'redisson_lock_token:' . ($key =~ /\{.+\}/ ? $key : "{$key}"); }
 
 # How an owner of that name is shown: see LockRedis::Table.
-sub somebody
-{
-	my ($self, $name) = @_;
-
-	return $name;
-}
+sub somebody ($self, $name) { return $name; }
 
 # Somebody else has the lock now.
-sub replace_owner
+sub replace_owner ($self, $key, $owner)
 {
-	my ($self, $key, $owner) = @_;
-
 	$self->cmd(
 		'EVAL',
 		q{redis.call('DEL', KEYS[1]) redis.call('HSET', KEYS[1], ARGV[1], 1) redis.call('PEXPIRE', KEYS[1], 600000)},
@@ -77,9 +57,8 @@ sub replace_owner
 }
 
 # The owner of a lock, which has to be the only field there.
-sub owner_of
+sub owner_of ($self, $key)
 {
-	my ($self, $key) = @_;
 	my @fields = keys %{ $self->hash($key) };
 
 	return @fields == 1 ? $fields[0] : scalar(@fields) . ' owners';
@@ -87,43 +66,27 @@ sub owner_of
 
 # A lock of a client elsewhere, as Redisson would write it.  owner and ms are
 # what they are for most tests.
-sub foreign_lock
+sub foreign_lock ($self, $key, %opts)
 {
-	my ($self, $key, %opts) = @_;
-
 	$self->cmd('HSET', $key, $opts{owner} // 'somebody:1', 1);
 	$self->cmd('PEXPIRE', $key, $opts{ms} || 600_000);
 	return;
 }
 
 # Whoever has it has it no longer, and those who wait are told: how many.
-sub foreign_unlock
+sub foreign_unlock ($self, $key)
 {
-	my ($self, $key) = @_;
-
 	$self->cmd('DEL', $key);
 	return $self->tell_waiters($key);
 }
 
-sub tell_waiters
-{
-	my ($self, $key) = @_;
-
-	return $self->cmd('PUBLISH', $self->channel($key), '0');
-}
+sub tell_waiters ($self, $key) { return $self->cmd('PUBLISH', $self->channel($key), '0'); }
 
 # Where the release of a lock is told
-sub channel
+sub channel ($self, $key) { return 'redisson_lock__channel:' . ($key =~ /\{/ ? $key : "{$key}"); }
+
+sub wait_for_subscribers ($self, $key, $count)
 {
-	my ($self, $key) = @_;
-
-	return 'redisson_lock__channel:' . ($key =~ /\{/ ? $key : "{$key}");
-}
-
-sub wait_for_subscribers
-{
-	my ($self, $key, $count) = @_;
-
 	return poll_until("$count subscribers of $key",
 		sub { $self->subscribers($self->channel($key)) == $count });
 }
@@ -133,9 +96,8 @@ sub wait_for_subscribers
 # subscribed to; a test that holds, counts or answers its next request has to wait for
 # that.  Until the subscription is confirmed it also looks once a second, so if that took
 # long, only the silence of more than a second tells that it sleeps.
-sub after_second_look
+sub after_second_look ($self, $key, $begin, %opts)
 {
-	my ($self, $key, $begin, %opts) = @_;
 	my $channel = $opts{channel} // $self->channel($key);
 	my ($began, $first) = (now(), $self->script_calls);
 	my ($calls, $since) = ($first, $began);
@@ -153,10 +115,8 @@ sub after_second_look
 }
 
 # Until it is there, or is gone.
-sub wait_for_key
+sub wait_for_key ($self, $key, $there)
 {
-	my ($self, $key, $there) = @_;
-
 	return poll_until("$key " . ($there ? 'to be there' : 'to be gone'),
 		sub { $self->cmd('EXISTS', $key) == $there });
 }

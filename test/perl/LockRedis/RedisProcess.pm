@@ -22,8 +22,7 @@ still or still loads its data.
 
 package LockRedis::RedisProcess;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Program';
 
@@ -35,20 +34,16 @@ use PostgreSQL::Test::Utils qw(append_to_file);
 use Test::More;
 
 # Settings that the next start takes; a list reference for several words.
-sub configure
+sub configure ($self, %settings)
 {
-	my ($self, %settings) = @_;
-
 	%{ $self->{config} } = (%{ $self->{config} }, %settings);
 	return;
 }
 
 # Start the server and wait until it answers; loading => 1 only until it
 # listens (it may still be loading its data then).
-sub start
+sub start ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	croak "Redis \"$self->{name}\" runs already" if $self->{pid};
 	$self->_write_config;
 
@@ -75,18 +70,13 @@ sub start
 	return;
 }
 
-sub _program
-{
-	return split ' ', $ENV{LOCKREDIS_TEST_REDIS} || 'redis-server';
-}
+sub _program { return split ' ', $ENV{LOCKREDIS_TEST_REDIS} || 'redis-server'; }
 
 # Behind the name of the file
 sub _arguments { return (); }
 
-sub _config
+sub _config ($self)
 {
-	my ($self) = @_;
-
 	return (
 		port => $self->{port},
 		bind => $self->host,
@@ -104,9 +94,8 @@ sub _config
 		%{ $self->{config} });
 }
 
-sub _write_config
+sub _write_config ($self)
 {
-	my ($self) = @_;
 	my %config = $self->_config;
 
 	unlink "$self->{dir}/redis.conf";
@@ -120,10 +109,8 @@ sub _write_config
 }
 
 # Clients need no certificate unless the test says so.
-sub _tls_config
+sub _tls_config ($self)
 {
-	my ($self) = @_;
-
 	return () unless $self->{tls};
 	return (
 		'tls-port' => $self->{tls_port},
@@ -133,19 +120,15 @@ sub _tls_config
 		'tls-auth-clients' => 'no');
 }
 
-sub _quote
+sub _quote ($word)
 {
-	my ($word) = @_;
-
 	$word =~ s/(["\\])/\\$1/g;
 	return "\"$word\"";
 }
 
 # Stop the server; keep => 1 saves the data for the next start.
-sub stop
+sub stop ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	return unless $self->{pid};
 	$self->thaw;
 	$self->cmd('SAVE') if $opts{keep};
@@ -155,29 +138,23 @@ sub stop
 	return;
 }
 
-sub restart
+sub restart ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	$self->stop(%opts);
 	$self->start;
 	return;
 }
 
 # Stop with so many keys that loading them takes long.
-sub stop_full
+sub stop_full ($self)
 {
-	my ($self) = @_;
-
 	$self->cmd('SET', "loading-$_", 'x') foreach 1 .. 1000;
 	return $self->stop(keep => 1);
 }
 
 # Start, and load each key in so many microseconds.
-sub start_loading
+sub start_loading ($self, $delay)
 {
-	my ($self, $delay) = @_;
-
 	$self->configure(
 		'key-load-delay' => $delay,
 		'loading-process-events-interval-bytes' => 1024);
@@ -185,10 +162,8 @@ sub start_loading
 }
 
 # Load the rest at once, and delete the keys of stop_full.
-sub forget_loading
+sub forget_loading ($self)
 {
-	my ($self) = @_;
-
 	$self->configure('key-load-delay' => 0);
 	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
 	poll_until('Redis to have loaded its data',
@@ -198,27 +173,21 @@ sub forget_loading
 }
 
 # The server keeps its sockets and does nothing.
-sub freeze
+sub freeze ($self)
 {
-	my ($self) = @_;
-
 	kill 'STOP', $self->{pid};
 	$self->{frozen} = 1;
 	return;
 }
 
-sub thaw
+sub thaw ($self)
 {
-	my ($self) = @_;
-
 	kill 'CONT', $self->{pid} if $self->{pid} && delete $self->{frozen};
 	return;
 }
 
-sub _reap
+sub _reap ($self)
 {
-	my ($self) = @_;
-
 	$self->SUPER::_reap;
 	delete $self->{frozen};
 	$self->_forget_connection;

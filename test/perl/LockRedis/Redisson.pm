@@ -41,8 +41,7 @@ there.
 
 package LockRedis::Redisson;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Program';
 
@@ -68,9 +67,8 @@ sub build
 }
 
 # Start a process; a test may have several.
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	my $class_path = $class->build;
 	my $log = log_file('redisson_' . $count++);
 	my $self = bless { buffer => '', log => $log, serial => 0, results => {} }, $class;
@@ -82,28 +80,23 @@ sub new
 }
 
 # A client of its own, with a uuid of its own, which is returned.
-sub connect
+sub connect ($self, $client, $redis, %opts)
 {
-	my ($self, $client, $redis, %opts) = @_;
-
 	return $self->value(
 		$client, 'connect', $redis->url, $opts{watchdog} // 30000,
 		$redis->password // '', $redis->sentinel_password // '');
 }
 
 # Ends a client in good order: connections closed, locks left to expire.
-sub shutdown
+sub shutdown ($self, $client)
 {
-	my ($self, $client) = @_;
-
 	$self->call($client, 'shutdown')->or_die;
 	return;
 }
 
 # Send a command without waiting for its end; returns its number.
-sub send
+sub send ($self, @words)
 {
-	my ($self, @words) = @_;
 	my $number = ++$self->{serial};
 
 	note join ' ', 'redisson:', @words;
@@ -119,19 +112,16 @@ sub send
 	return $number;
 }
 
-sub is_done
+sub is_done ($self, $number)
 {
-	my ($self, $number) = @_;
-
 	croak "no such command: $number" unless exists $self->{results}{$number};
 	$self->_read until defined $self->{results}{$number} || !$self->_ready(0);
 	return defined $self->{results}{$number};
 }
 
 # The result of a command that was sent.
-sub wait
+sub wait ($self, $number, $seconds = undef)
 {
-	my ($self, $number, $seconds) = @_;
 	my $until = now() + limit(defined $seconds ? $seconds : 60);
 
 	croak "no such command: $number" unless exists $self->{results}{$number};
@@ -145,31 +135,15 @@ sub wait
 	return delete $self->{results}{$number};
 }
 
-sub call
-{
-	my ($self, @words) = @_;
+sub call ($self, @words) { return $self->wait($self->send(@words)); }
 
-	return $self->wait($self->send(@words));
-}
+sub value ($self, @words) { return $self->call(@words)->or_die->value; }
 
-sub value
-{
-	my ($self, @words) = @_;
-
-	return $self->call(@words)->or_die->value;
-}
-
-sub _ready
-{
-	my ($self, $seconds) = @_;
-
-	return IO::Select->new($self->{out})->can_read($seconds);
-}
+sub _ready ($self, $seconds) { return IO::Select->new($self->{out})->can_read($seconds); }
 
 # Read what is there, and keep the results that are complete.
-sub _read
+sub _read ($self)
 {
-	my ($self) = @_;
 	my $got = sysread $self->{out}, $self->{buffer}, 65536,
 	  length $self->{buffer};
 
@@ -191,10 +165,8 @@ sub _read
 
 # End the process as a service that forgot to unlock; it halts at the end of its
 # input.
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{pid};
 	close $self->{in};
 	$self->_reap;
@@ -203,33 +175,26 @@ sub stop
 
 package LockRedis::Redisson::Result;
 
-use strict;
-use warnings FATAL => 'all';
-
 use Carp;
 
-sub new
+sub new ($class, $ok, $ns, @words)
 {
-	my ($class, $ok, $ns, @words) = @_;
-
 	return bless { ok => $ok, ns => $ns, words => \@words }, $class;
 }
 
-sub ns { my ($self) = @_; return $self->{ns}; }
+sub ns ($self) { return $self->{ns}; }
 
-sub words { my ($self) = @_; return @{ $self->{words} }; }
+sub words ($self) { return @{ $self->{words} }; }
 
-sub value { my ($self) = @_; return $self->{words}[0]; }
+sub value ($self) { return $self->{words}[0]; }
 
 # Class of the exception, undef when there was none.
-sub error { my ($self) = @_; return $self->{ok} ? undef : $self->{words}[0]; }
+sub error ($self) { return $self->{ok} ? undef : $self->{words}[0]; }
 
-sub message { my ($self) = @_; return $self->{ok} ? undef : $self->{words}[1]; }
+sub message ($self) { return $self->{ok} ? undef : $self->{words}[1]; }
 
-sub or_die
+sub or_die ($self)
 {
-	my ($self) = @_;
-
 	croak join ': ', $self->words unless $self->{ok};
 	return $self;
 }

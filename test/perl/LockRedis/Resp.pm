@@ -22,8 +22,7 @@ A nil reply is undef, an array an array reference.  Every wait has a limit.
 
 package LockRedis::Resp;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use IO::Select;
@@ -32,9 +31,8 @@ use IO::Socket::UNIX;
 use LockRedis::Wait qw(limit now);
 use Socket qw(SOCK_STREAM IPPROTO_TCP TCP_NODELAY);
 
-sub connect
+sub connect ($class, $where, %opts)
 {
-	my ($class, $where, %opts) = @_;
 	my $socket;
 
 	if ($where =~ /^\d+$/)
@@ -64,17 +62,14 @@ sub connect
 }
 
 # Our end as Redis shows it ("127.0.0.1:4711"), undef on a unix socket.
-sub address
+sub address ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{socket}->isa('IO::Socket::INET');
 	return $self->{socket}->sockhost . ':' . $self->{socket}->sockport;
 }
 
-sub send_command
+sub send_command ($self, @args)
 {
-	my ($self, @args) = @_;
 	my $data = '*' . scalar(@args) . "\r\n";
 
 	foreach my $arg (@args)
@@ -92,10 +87,8 @@ sub send_command
 	return;
 }
 
-sub call
+sub call ($self, @args)
 {
-	my ($self, @args) = @_;
-
 	$self->send_command(@args);
 	my $reply = $self->read_reply;
 	croak "$args[0]: $$reply" if ref $reply eq 'SCALAR';
@@ -103,25 +96,21 @@ sub call
 }
 
 # Read one reply; an error reply comes as a reference to its text.
-sub read_reply
+sub read_reply ($self, $seconds = undef)
 {
-	my ($self, $seconds) = @_;
 	my $until = now() + limit(defined $seconds ? $seconds : $self->{timeout});
 
 	return $self->_value($until);
 }
 
-sub disconnect
+sub disconnect ($self)
 {
-	my ($self) = @_;
-
 	$self->{socket}->close;
 	return;
 }
 
-sub _fill
+sub _fill ($self, $until)
 {
-	my ($self, $until) = @_;
 	my $select = IO::Select->new($self->{socket});
 
 	# A signal (a child that was stopped or continued) ends a wait early.
@@ -137,10 +126,8 @@ sub _fill
 	return;
 }
 
-sub _line
+sub _line ($self, $until)
 {
-	my ($self, $until) = @_;
-
 	while (index($self->{buffer}, "\r\n") < 0)
 	{
 		$self->_fill($until);
@@ -150,9 +137,8 @@ sub _line
 	return substr($line, 0, -2);
 }
 
-sub _value
+sub _value ($self, $until)
 {
-	my ($self, $until) = @_;
 	my $line = $self->_line($until);
 	my ($type, $rest) = (substr($line, 0, 1), substr($line, 1));
 

@@ -16,14 +16,12 @@ LockRedis::Session, which see.
 
 package LockRedis::Result;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Test::More;
 
-sub new
+sub new ($class, %fields)
 {
-	my ($class, %fields) = @_;
 	my @messages;
 
 	# SQLSTATE and text follow the severity, by VERBOSITY=verbose.
@@ -60,67 +58,49 @@ sub new
 	return bless { %fields, messages => \@messages }, $class;
 }
 
-sub out { my ($self) = @_; return $self->{out}; }
+sub out ($self) { return $self->{out}; }
 
-sub ms { my ($self) = @_; return $self->{ms}; }
+sub ms ($self) { return $self->{ms}; }
 
 # The connection was lost meanwhile.
-sub dead { my ($self) = @_; return $self->{dead}; }
+sub dead ($self) { return $self->{dead}; }
 
-sub rows
-{
-	my ($self) = @_;
-
-	return [ map { [ split /\|/, $_, -1 ] } split /\n/, $self->{out}, -1 ];
-}
+sub rows ($self) { return [ map { [ split /\|/, $_, -1 ] } split /\n/, $self->{out}, -1 ]; }
 
 # First column of the first row.
-sub value
+sub value ($self) { return $self->{out} =~ /\A([^|\n]*)/ ? $1 : undef; }
+
+sub _of ($self, $pattern) { return grep { $_->{severity} =~ $pattern } @{ $self->{messages} }; }
+
+sub warnings ($self) { return $self->_of(qr/^WARNING$/); }
+
+sub notices ($self) { return $self->_of(qr/^(?:NOTICE|INFO|LOG)$/); }
+
+sub _first_error ($self)
 {
-	my ($self) = @_;
-
-	return $self->{out} =~ /\A([^|\n]*)/ ? $1 : undef;
-}
-
-sub _of
-{
-	my ($self, $pattern) = @_;
-
-	return grep { $_->{severity} =~ $pattern } @{ $self->{messages} };
-}
-
-sub warnings { my ($self) = @_; return $self->_of(qr/^WARNING$/); }
-
-sub notices { my ($self) = @_; return $self->_of(qr/^(?:NOTICE|INFO|LOG)$/); }
-
-sub _first_error
-{
-	my ($self) = @_;
 	my ($error) = $self->_of(qr/^(?:ERROR|FATAL|PANIC)$/);
 
 	return $error;
 }
 
-sub _error_field
+sub _error_field ($self, $field)
 {
-	my ($self, $field) = @_;
 	my $error = $self->_first_error;
 
 	return $error ? $error->{$field} : undef;
 }
 
-sub error { my ($self) = @_; return $self->_error_field('message'); }
+sub error ($self) { return $self->_error_field('message'); }
 
-sub sqlstate { my ($self) = @_; return $self->_error_field('sqlstate'); }
+sub sqlstate ($self) { return $self->_error_field('sqlstate'); }
 
-sub detail { my ($self) = @_; return $self->_error_field('detail'); }
+sub detail ($self) { return $self->_error_field('detail'); }
 
-sub hint { my ($self) = @_; return $self->_error_field('hint'); }
+sub hint ($self) { return $self->_error_field('hint'); }
 
 # TAP: this is that error.
-sub fails
+sub fails ($self, $sqlstate, $pattern, $name)
 {
-	my ($self, $sqlstate, $pattern, $name) = @_;
 	my $error = $self->_first_error;
 
 	return ok( $error
@@ -132,17 +112,14 @@ sub fails
 
 package LockRedis::Message;
 
-use strict;
-use warnings FATAL => 'all';
+sub severity ($self) { return $self->{severity}; }
 
-sub severity { my ($self) = @_; return $self->{severity}; }
+sub sqlstate ($self) { return $self->{sqlstate}; }
 
-sub sqlstate { my ($self) = @_; return $self->{sqlstate}; }
+sub message ($self) { return $self->{message}; }
 
-sub message { my ($self) = @_; return $self->{message}; }
+sub detail ($self) { return $self->{detail}; }
 
-sub detail { my ($self) = @_; return $self->{detail}; }
-
-sub hint { my ($self) = @_; return $self->{hint}; }
+sub hint ($self) { return $self->{hint}; }
 
 1;

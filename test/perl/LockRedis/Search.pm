@@ -15,18 +15,15 @@ LockRedis::Search - where a role can read a text: every table and view
 
 package LockRedis::Search;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 
 our @EXPORT_OK = qw(found make_search);
 
 # A relation that cannot be read at all has nothing to show.
-sub make_search
+sub make_search ($node)
 {
-	my ($node) = @_;
-
 	$node->safe_psql('postgres', <<'SQL');
 CREATE FUNCTION search(pattern text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,10 +53,8 @@ SQL
 }
 
 # The pattern is written so that it does not match itself in pg_stat_activity.
-sub found
+sub found ($session, $text)
 {
-	my ($session, $text) = @_;
-
 	$text =~ s/([^A-Za-z0-9])/[$1]/g;
 	$text =~ s/^(.)/[$1]/;
 	$text =~ s/'/''/g;

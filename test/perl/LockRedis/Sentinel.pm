@@ -22,16 +22,14 @@ One that lies is a LockRedis::FalseSentinel: real ones correct each other.
 
 package LockRedis::Sentinel;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Redis';
 
 use PostgreSQL::Test::Utils qw(append_to_file);
 
-sub new
+sub new ($class, %opts)
 {
-	my ($class, %opts) = @_;
 	my $self = $class->SUPER::new(%opts, start => 0);
 
 	$self->{service} = $opts{service};
@@ -45,20 +43,16 @@ sub _arguments { return ('--sentinel'); }
 
 # A Sentinel writes what it learns behind this; what has an order is not for a
 # hash.
-sub _write_config
+sub _write_config ($self)
 {
-	my ($self) = @_;
-
 	return if delete $self->{written} && -e "$self->{dir}/redis.conf";
 	$self->SUPER::_write_config;
 	append_to_file("$self->{dir}/redis.conf", "sentinel $_\n") foreach @{ $self->{lines} };
 	return;
 }
 
-sub start
+sub start ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	$self->SUPER::start(%opts);
 	$self->{written} = 1;
 
@@ -68,10 +62,8 @@ sub start
 	return;
 }
 
-sub stop
+sub stop ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{pid};
 	$self->thaw;
 	kill 'TERM', $self->{pid};
@@ -79,28 +71,24 @@ sub stop
 	return;
 }
 
-sub named
+sub named ($self)
 {
-	my ($self) = @_;
 	my $address =
 	  $self->cmd('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', $self->{service});
 
 	return $address && join ':', @$address;
 }
 
-sub facts
+sub facts ($self)
 {
-	my ($self) = @_;
 	my $facts = $self->try_cmd('SENTINEL', 'MASTER', $self->{service});
 
 	return ref $facts eq 'ARRAY' ? {@$facts} : undef;
 }
 
 # How many replicas it knows that say so themselves
-sub replicas_in_order
+sub replicas_in_order ($self)
 {
-	my ($self) = @_;
-
 	return scalar grep {
 		my %replica = @$_;
 		$replica{flags} eq 'slave' && $replica{'role-reported'} eq 'slave'
@@ -108,10 +96,8 @@ sub replicas_in_order
 	} @{ $self->cmd('SENTINEL', 'SLAVES', $self->{service}) };
 }
 
-sub set
+sub set ($self, $option, $value)
 {
-	my ($self, $option, $value) = @_;
-
 	$self->cmd('SENTINEL', 'SET', $self->{service}, $option, $value);
 	return;
 }

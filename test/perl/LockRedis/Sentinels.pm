@@ -56,8 +56,7 @@ until a Sentinel turns it round.  It comes back empty.
 
 package LockRedis::Sentinels;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use LockRedis::Redis;
@@ -68,9 +67,8 @@ use Test::More;
 # Until a master is taken for dead when no test waits for that, in milliseconds
 my $patience = 60_000;
 
-sub new
+sub new ($class, %opts)
 {
-	my ($class, %opts) = @_;
 	my $self = bless {
 		service => $opts{service} || 'svc',
 		net => $opts{net},
@@ -136,18 +134,12 @@ sub new
 	return $self;
 }
 
-sub _place
-{
-	my ($self, $name) = @_;
-
-	return $self->{net} && $self->{net}->place($name);
-}
+sub _place ($self, $name) { return $self->{net} && $self->{net}->place($name); }
 
 # All of them speak TLS with each other, under one certificate; the test keeps the
 # plain port.
-sub _tls
+sub _tls ($self)
 {
-	my ($self) = @_;
 	my $ca = $self->{tls} or return ();
 
 	return (
@@ -155,22 +147,20 @@ sub _tls
 		config => { 'tls-replication' => 'yes', 'tls-ca-cert-file' => $ca->file });
 }
 
-sub service { my ($self) = @_; return $self->{service}; }
+sub service ($self) { return $self->{service}; }
 
-sub password { my ($self) = @_; return $self->{password}; }
+sub password ($self) { return $self->{password}; }
 
-sub sentinel_password { my ($self) = @_; return $self->{sentinel_password}; }
+sub sentinel_password ($self) { return $self->{sentinel_password}; }
 
-sub nodes { my ($self) = @_; return @{ $self->{nodes} }; }
+sub nodes ($self) { return @{ $self->{nodes} }; }
 
-sub sentinels { my ($self) = @_; return @{ $self->{sentinels} }; }
+sub sentinels ($self) { return @{ $self->{sentinels} }; }
 
-sub place_of { my ($self, $server) = @_; return $server->{place}; }
+sub place_of ($self, $server) { return $server->{place}; }
 
-sub url
+sub url ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	return ($self->{tls} ? 'rediss' : 'redis') . '-sentinel://'
 	  . ($opts{user} ? "$opts{user}\@" : '')
 	  . join(',', map { $_->address } @{ $opts{sentinels} || $self->{sentinels} })
@@ -179,17 +169,11 @@ sub url
 }
 
 # Sentinels that run and answer
-sub _awake
-{
-	my ($self) = @_;
-
-	return grep { $_->pid && !$_->{frozen} } $self->sentinels;
-}
+sub _awake ($self) { return grep { $_->pid && !$_->{frozen} } $self->sentinels; }
 
 # Who is at an address as a Sentinel says it
-sub at
+sub at ($self, $address)
 {
-	my ($self, $address) = @_;
 	my ($host, $port) = $address =~ /^(.*):(\d+)$/ or croak "no address: $address";
 	my ($found) = grep { $_->public_port == $port } $self->nodes;
 
@@ -198,9 +182,8 @@ sub at
 }
 
 # That most of the Sentinels name
-sub master
+sub master ($self)
 {
-	my ($self) = @_;
 	my (%votes, $best);
 
 	$votes{ $_->named || '' }++ foreach $self->_awake;
@@ -208,40 +191,31 @@ sub master
 	return $best ? $self->at($best) : undef;
 }
 
-sub replicas
+sub replicas ($self)
 {
-	my ($self) = @_;
 	my $master = $self->master;
 
 	return grep { $_ != $master } $self->nodes;
 }
 
 # After how long, in milliseconds, a master that does not answer is taken for dead
-sub _set_down_after
+sub _set_down_after ($self, $ms)
 {
-	my ($self, $ms) = @_;
-
 	return if $self->{down_after};
 	$_->set('down-after-milliseconds', $ms) foreach $self->_awake;
 	return;
 }
 
 # Is a master that does not answer to be replaced?  Else it is waited for.
-sub be_patient
-{
-	my ($self, $yes) = @_;
-
-	return $self->_set_down_after($yes ? $patience : limit(1500));
-}
+sub be_patient ($self, $yes) { return $self->_set_down_after($yes ? $patience : limit(1500)); }
 
 # These Sentinels, or all that are awake, name another one, which is a master.
 #
 # A Sentinel that has stood still itself for 2 s judges nobody for half a minute.  By then
 # the replicas have been without their master for longer than ten times down-after, and no
 # Sentinel would ever make one of them the master; so down-after is set to more then.
-sub wait_for_master_but
+sub wait_for_master_but ($self, $old, @sentinels)
 {
-	my ($self, $old, @sentinels) = @_;
 	my $late = now() + limit(15);
 
 	$self->be_patient(0);
@@ -260,10 +234,8 @@ sub wait_for_master_but
 }
 
 # The Sentinels that the function returns, each time that it is called, name the new one.
-sub _new_master
+sub _new_master ($self, $old, $who)
 {
-	my ($self, $old, $who) = @_;
-
 	return poll_until(
 		'the Sentinels to name another master than ' . $old->address,
 		sub {
@@ -276,10 +248,8 @@ sub _new_master
 		180);
 }
 
-sub wait_for_replicas
+sub wait_for_replicas ($self, $master, $count)
 {
-	my ($self, $master, $count) = @_;
-
 	return poll_until("$count replicas of " . $master->address,
 		sub { $master->online_replicas >= $count });
 }
@@ -287,9 +257,8 @@ sub wait_for_replicas
 # All nodes that run are where they should be, and all Sentinels know that, each
 # other, and of no failover.  A Sentinel that takes a replica for the master that it
 # was some seconds ago would turn it round in the middle of the next failover.
-sub wait_until_steady
+sub wait_until_steady ($self)
 {
-	my ($self) = @_;
 	my $others = grep { $_->pid } $self->nodes;
 
 	$others -= 1;
@@ -319,9 +288,8 @@ sub wait_until_steady
 
 # By command: the new master.  A failover is given up when it takes too long, and while the
 # master answers nobody begins another one.
-sub fail_over
+sub fail_over ($self)
 {
-	my ($self) = @_;
 	my $old = $self->master;
 
 	$self->order_failover;
@@ -336,9 +304,8 @@ sub fail_over
 }
 
 # Does the Sentinel replace that master, or has it done so?
-sub _is_replacing
+sub _is_replacing ($sentinel, $old)
 {
-	my ($sentinel, $old) = @_;
 	my $facts = $sentinel->facts;
 
 	return !$facts || $facts->{port} != $old->public_port || $facts->{flags} =~ /failover_in_progress/;
@@ -346,9 +313,8 @@ sub _is_replacing
 
 # A failover that has just ended, or a replica that is not yet known as one, is in
 # the way for some seconds.
-sub order_failover
+sub order_failover ($self)
 {
-	my ($self) = @_;
 	my ($sentinel) = $self->_awake;
 
 	poll_until('a Sentinel to begin a failover',
@@ -359,9 +325,8 @@ sub order_failover
 # What is asked of one Redis is asked of the present master.
 our $AUTOLOAD;
 
-sub AUTOLOAD
+sub AUTOLOAD ($self, @args)
 {
-	my ($self, @args) = @_;
 	my $method = $AUTOLOAD =~ s/.*:://r;
 
 	return if $method eq 'DESTROY';
@@ -372,15 +337,10 @@ sub AUTOLOAD
 # A node that keeps the configuration that it wrote itself
 package LockRedis::HaNode;
 
-use strict;
-use warnings FATAL => 'all';
-
 use parent -norequire, 'LockRedis::Redis';
 
-sub _write_config
+sub _write_config ($self)
 {
-	my ($self) = @_;
-
 	return if $self->{written};
 	$self->SUPER::_write_config;
 	$self->{written} = 1;
@@ -388,17 +348,10 @@ sub _write_config
 }
 
 # Without what Sentinels and replicas need
-sub channels
+sub channels ($self) { return grep { $_ ne '__sentinel__:hello' } $self->SUPER::channels; }
+
+sub clients ($self)
 {
-	my ($self) = @_;
-
-	return grep { $_ ne '__sentinel__:hello' } $self->SUPER::channels;
-}
-
-sub clients
-{
-	my ($self) = @_;
-
 	return grep { $_->{name} !~ /^sentinel-/ && $_->{flags} !~ /[SM]/ }
 	  $self->SUPER::clients;
 }
@@ -406,26 +359,18 @@ sub clients
 # What it gets from now on does not reach its replicas, until they are thawed:
 # killing the master first leaves them without it.  A frozen replica alone is not
 # enough, as the kernel keeps the stream for it.
-sub outrun_replicas
+sub outrun_replicas ($self, @replicas)
 {
-	my ($self, @replicas) = @_;
-
 	$_->freeze foreach @replicas;
 	$self->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
 	return;
 }
 
 # master or slave
-sub role
-{
-	my ($self) = @_;
+sub role ($self) { return $self->info('replication')->{role}; }
 
-	return $self->info('replication')->{role};
-}
-
-sub online_replicas
+sub online_replicas ($self)
 {
-	my ($self) = @_;
 	my $info = $self->info('replication');
 
 	return scalar grep { /^slave\d+$/ && $info->{$_} =~ /state=online/ } keys %$info;

@@ -48,8 +48,7 @@ LockRedis::Wait, the output of all sessions is read.
 
 package LockRedis::Session;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Carp;
 use IPC::Open3 qw(open3);
@@ -68,32 +67,18 @@ my $count = 0;
 LockRedis::Wait::on_pause(\&_read_all);
 
 # To be called by LockRedis::Node only.
-sub new
+sub new ($class, $node, %opts)
 {
-	my ($class, $node, %opts) = @_;
-	my $dbname = defined $opts{dbname} ? $opts{dbname} : 'postgres';
-	my $connstr = $node->connstr($dbname);
+	my %settings = %{ $opts{settings} || {} };
+	my $connstr = $node->connstr($opts{dbname} // 'postgres');
 
 	$connstr .= " user=$opts{user}" if defined $opts{user};
-	my $settings = { %{ $opts{settings} || {} } };
-
-	# What comes in the options the environment's PGAPPNAME would overrule.
-	if (defined(my $name = delete $settings->{application_name}))
-	{
-		$name =~ s/([\\'])/\\$1/g;
-		$connstr .= " application_name='$name'";
-	}
-	if (%$settings)
-	{
-		my $options = join ' ', map {
-			my $value = $settings->{$_};
-			$value =~ s/([\\ ])/\\$1/g;
-			"-c $_=$value"
-		} sort CORE::keys %$settings;
-		$options =~ s/([\\'])/\\$1/g;
-		$connstr .= " options='$options'";
-	}
-
+	local $ENV{PGCLIENTENCODING} = 'UTF8';
+	local $ENV{PGAPPNAME} = delete $settings{application_name} // $ENV{PGAPPNAME} // '';
+	local $ENV{PGOPTIONS} =
+	  join(' ', map { "-c $_=" . $settings{$_} =~ s/([\\ ])/\\$1/gr } sort keys %settings)
+	  || $ENV{PGOPTIONS}
+	  || '';
 	my $self = bless {
 		number => ++$count,
 		node => $node,
@@ -105,7 +90,6 @@ sub new
 		owner => $$
 	}, $class;
 
-	local $ENV{PGCLIENTENCODING} = 'UTF8';
 	my $pid = open3(my $in, my $out, my $err = gensym, 'psql', '-X', '-A', '-t', '-q', '-P', 'null=NULL', '-v',
 		'VERBOSITY=verbose', '-d', $connstr);
 	foreach my $fh ($in, $out, $err)
@@ -131,22 +115,15 @@ sub new
 	return $self;
 }
 
-sub pid { my ($self) = @_; return $self->{pid}; }
+sub pid ($self) { return $self->{pid}; }
 
 # Why a session with may_fail did not connect: psql's words, else undef.
-sub connect_error
-{
-	my ($self) = @_;
-
-	return $self->{hello} ? $self->{hello}{raw} : undef;
-}
+sub connect_error ($self) { return $self->{hello} ? $self->{hello}{raw} : undef; }
 
 # Send without waiting.  psql sends statement by statement; use "\;" for one
 # request with several.
-sub start
+sub start ($self, $sql)
 {
-	my ($self, $sql) = @_;
-
 	croak 'the session is busy' if $self->{running};
 	my $serial = ++$self->{serial};
 	my $mark = "==== end of query $serial ====";
@@ -171,18 +148,15 @@ sub start
 	return;
 }
 
-sub is_running
+sub is_running ($self)
 {
-	my ($self) = @_;
-
 	return 0 unless $self->{running};
 	_read_all(0);
 	return !$self->_complete;
 }
 
-sub wait
+sub wait ($self, $seconds = undef)
 {
-	my ($self, $seconds) = @_;
 	my $running = $self->{running} or croak 'nothing to wait for';
 	my $until = now() + limit(defined $seconds ? $seconds : 120);
 
@@ -200,17 +174,14 @@ sub wait
 	return $result;
 }
 
-sub query
+sub query ($self, $sql, $seconds = undef)
 {
-	my ($self, $sql, $seconds) = @_;
-
 	$self->start($sql);
 	return $self->wait($seconds);
 }
 
-sub value
+sub value ($self, $sql)
 {
-	my ($self, $sql) = @_;
 	my $result = $self->query($sql);
 
 	croak "$sql: $result->{raw}" if $result->{dead} || $result->error;
@@ -219,10 +190,8 @@ sub value
 
 # Takes a lock whose lease ends soon: once more when the answer came later than that, as
 # it does on a machine that has much to do.
-sub in_time
+sub in_time ($self, $sql)
 {
-	my ($self, $sql) = @_;
-
 	return poll_until(
 		"an answer before the lease has ended: $sql",
 		sub {
@@ -235,9 +204,8 @@ sub in_time
 }
 
 # The query gives exactly this output and no warning, notice or error.
-sub query_is
+sub query_is ($self, $sql, $expected, $name = undef)
 {
-	my ($self, $sql, $expected, $name) = @_;
 	my $result = $self->query($sql);
 
 	return is(
@@ -247,9 +215,8 @@ sub query_is
 }
 
 # The query gives this output and exactly one warning.
-sub query_warns
+sub query_warns ($self, $sql, $expected, $sqlstate, $pattern, $name = undef)
 {
-	my ($self, $sql, $expected, $sqlstate, $pattern, $name) = @_;
 	my $result = $self->query($sql);
 	my @warnings = $result->warnings;
 
@@ -268,20 +235,16 @@ sub query_warns
 
 # The query fails with this SQLSTATE; $pattern is looked for in the whole
 # message, DETAIL and HINT included.
-sub query_fails
+sub query_fails ($self, $sql, $sqlstate, $pattern, $name = undef)
 {
-	my ($self, $sql, $sqlstate, $pattern, $name) = @_;
-
 	return $self->query($sql)
 	  ->fails($sqlstate, $pattern, defined $name ? $name : $sql);
 }
 
 # Everything that the holder of a lost lock is told, up to the unlock that
 # acknowledges the loss.  None of it may touch what is at the key by now.
-sub is_lost
+sub is_lost ($s, $store, $key, $reason, $detail, $name)
 {
-	my ($s, $store, $key, $reason, $detail, $name) = @_;
-
 	subtest $name => sub {
 		my $there = $store->cmd('EXISTS', $key);
 		my $ttl = $store->cmd('PTTL', $key);
@@ -320,10 +283,8 @@ sub is_lost
 
 # Takes locks away from whoever has them; in this server all know when it
 # returns, and a signal of lockredis.on_lost has been sent.
-sub take_away
+sub take_away ($self, @keys)
 {
-	my ($self, @keys) = @_;
-
 	foreach my $key (@keys)
 	{
 		$self->value("SELECT redis_force_unlock('$key')") eq 't'
@@ -332,58 +293,43 @@ sub take_away
 	return;
 }
 
-sub signal
+sub signal ($self, $signal)
 {
-	my ($self, $signal) = @_;
-
 	kill($signal, $self->{pid})
 	  or croak "could not signal backend $self->{pid}: $!";
 	return;
 }
 
-sub cancel { my ($self) = @_; return $self->signal('INT'); }
-sub terminate { my ($self) = @_; return $self->signal('TERM'); }
+sub cancel ($self) { return $self->signal('INT'); }
+sub terminate ($self) { return $self->signal('TERM'); }
 
 # When this returns the postmaster knows, too: it connects nobody before it has ended
 # what is left.
-sub kill9
+sub kill9 ($self)
 {
-	my ($self) = @_;
-
 	$self->signal('KILL');
 	return poll_until("backend $self->{pid} to be reaped", sub { $self->is_gone });
 }
 
-sub freeze
+sub freeze ($self)
 {
-	my ($self) = @_;
-
 	$self->{frozen} = 1;
 	return $self->signal('STOP');
 }
 
-sub thaw
+sub thaw ($self)
 {
-	my ($self) = @_;
-
 	delete $self->{frozen};
 	return $self->signal('CONT');
 }
 
 # True once the backend process is gone.
-sub is_gone
-{
-	my ($self) = @_;
-
-	return !kill(0, $self->{pid});
-}
+sub is_gone ($self) { return !kill(0, $self->{pid}); }
 
 # Open descriptors of a process of the server, but for its files: those of tables and WAL
 # come and go.
-sub descriptors_of
+sub descriptors_of ($pid)
 {
-	my ($pid) = @_;
-
 	opendir my $dir, "/proc/$pid/fd" or croak "cannot look at $pid: $!";
 	return scalar grep {
 		/^\d+$/ && (readlink("/proc/$pid/fd/$_") // '') !~ m{/(?:base|global|pg_\w+)/}
@@ -391,10 +337,8 @@ sub descriptors_of
 }
 
 # All that has come to it so far, over TCP, has been read by the backend.
-sub wait_until_read
+sub wait_until_read ($self)
 {
-	my ($self) = @_;
-
 	return poll_until(
 		'the replies to be read',
 		sub {
@@ -413,10 +357,8 @@ sub wait_until_read
 }
 
 # Ends psql and waits until its backend has gone too.
-sub quit
+sub quit ($self)
 {
-	my ($self) = @_;
-
 	return unless $self->{psql};
 	close $self->{in};
 	$self->_end;
@@ -431,19 +373,15 @@ sub quit_all
 }
 
 # The client disappears without a word.
-sub vanish
+sub vanish ($self)
 {
-	my ($self) = @_;
-
 	kill 'KILL', $self->{psql};
 	$self->_end(no_backend => 1);
 	return;
 }
 
-sub _end
+sub _end ($self, %opts)
 {
-	my ($self, %opts) = @_;
-
 	poll_until("session $self->{number} to end",
 		sub { waitpid($self->{psql}, POSIX::WNOHANG()) != 0 }, 60);
 	delete $self->{psql};
@@ -454,9 +392,8 @@ sub _end
 	return;
 }
 
-sub _close
+sub _close ($self, $which)
 {
-	my ($self, $which) = @_;
 	my $fh = delete $self->{$which} or return;
 
 	$poll->remove($fh);
@@ -466,10 +403,8 @@ sub _close
 }
 
 # Read the output of all sessions; waits for some at most $seconds.
-sub _read_all
+sub _read_all ($seconds)
 {
-	my ($seconds) = @_;
-
 	if (!%sessions)
 	{
 		select(undef, undef, undef, $seconds);
@@ -490,18 +425,16 @@ sub _read_all
 	return;
 }
 
-sub _complete
+sub _complete ($self)
 {
-	my ($self) = @_;
 	my $mark = $self->{running}{mark};
 
 	return 1 unless $self->{fh_out} || $self->{fh_err};
 	return $self->{out} =~ /^\Q$mark\E\n/m && $self->{err} =~ /^\Q$mark\E\n/m;
 }
 
-sub _take_result
+sub _take_result ($self)
 {
-	my ($self) = @_;
 	my $mark = delete($self->{running})->{mark};
 	my %result = (dead => 0, ms => 0);
 

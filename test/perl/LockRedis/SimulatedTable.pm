@@ -35,8 +35,7 @@ for the instance and @N for that minute.
 
 package LockRedis::SimulatedTable;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use FindBin;
 use IPC::Open2;
@@ -71,9 +70,8 @@ sub tables { return sort keys %columns; }
 # ----------
 
 # lockredis once more, with what can be told.  It needs what the library needs that is tested.
-sub _link_real
+sub _link_real ($dir)
 {
-	my ($dir) = @_;
 	my @wrapped = qw(clock_gettime GetCurrentTimestamp entries_sweep keyed_find keyed_next_of_group
 	  keyed_insert keyed_update keyed_delete);
 	my ($headers) = run_command([ $ENV{PG_CONFIG} || 'pg_config', '--includedir-server' ]);
@@ -89,9 +87,8 @@ sub _link_real
 	return;
 }
 
-sub _start_real
+sub _start_real ($self, $dir)
 {
-	my ($self, $dir) = @_;
 	my $node = LockRedis::Node->create(
 		'main',
 		mode => 'table',
@@ -113,9 +110,8 @@ sub _start_real
 }
 
 # script/test has a simulator for all that need one.
-sub _start_simulated
+sub _start_simulated ($self, $dir)
 {
-	my ($self, $dir) = @_;
 	my $built = $ENV{LOCKREDIS_SIMULATOR} || "$dir/simulator";
 
 	mkdir $built;
@@ -125,9 +121,8 @@ sub _start_simulated
 	return;
 }
 
-sub new
+sub new ($class)
 {
-	my ($class) = @_;
 	my $self = bless {}, $class;
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 
@@ -138,27 +133,22 @@ sub new
 }
 
 # The status of the simulated one
-sub end
+sub end ($self)
 {
-	my ($self) = @_;
-
 	close $self->{to};
 	waitpid $self->{pid}, 0;
 	return $?;
 }
 
-sub _tell
+sub _tell ($self, $command)
 {
-	my ($self, $command) = @_;
-
 	print { $self->{to} } "$command\n";
 	$self->{to}->flush;
 	return;
 }
 
-sub _simulated
+sub _simulated ($self, $command)
 {
-	my ($self, $command) = @_;
 	my @lines;
 
 	$self->_tell($command);
@@ -176,9 +166,8 @@ sub _simulated
 # ----------
 
 # Time, instance, digests; see ask_who().
-sub _meet
+sub _meet ($self, $side, $who)
 {
-	my ($self, $side, $who) = @_;
 	my ($now, $instance, @digests) = split / /, $who;
 	my %names = ($instance => 'us');
 
@@ -187,10 +176,8 @@ sub _meet
 	return;
 }
 
-sub begin_anew
+sub begin_anew ($self, $first_owner)
 {
-	my ($self, $first_owner) = @_;
-
 	foreach my $i (0 .. 1)
 	{
 		$self->{strangers}[$i]->value('ROLLBACK') if $self->{open}[$i];
@@ -205,26 +192,21 @@ sub begin_anew
 	return;
 }
 
-sub _named
+sub _named ($self, $side, $text)
 {
-	my ($self, $side, $text) = @_;
-
 	$text =~ s/([0-9a-f-]{36,64})/$self->{$side}{names}{$1} || $1/ge;
 	return $text;
 }
 
 # What is left is in milliseconds.
-sub _answer
+sub _answer ($self, $side, $text)
 {
-	my ($self, $side, $text) = @_;
-
 	$text =~ s{\b(ttl|watch)=(\d+)}{"$1=" . POSIX::ceil($2 * 1000 / $minute)}ge;
 	return $self->_named($side, $text);
 }
 
-sub _row
+sub _row ($self, $side, $line)
 {
-	my ($self, $side, $line) = @_;
 	my ($table, @values) = split /\|/, $line, -1;
 
 	foreach my $i (grep { $values[$_] ne '-' } 0 .. $#values)
@@ -238,10 +220,8 @@ sub _row
 }
 
 # Times as the simulated one tells them: microseconds
-sub _as_number
+sub _as_number ($column)
 {
-	my ($column) = @_;
-
 	return "(extract(epoch FROM $column) * 1000000)::bigint" if $column eq 'lease';
 	return "(extract(epoch FROM $column - $epoch) * 1000000)::bigint" if $column =~ /_at$/;
 	return $column;
@@ -254,9 +234,8 @@ my $listing = join ' UNION ALL ', map {
 	"SELECT concat_ws('|', '$table', $values) FROM $table"
 } tables();
 
-sub rows
+sub rows ($self)
 {
-	my ($self) = @_;
 	my %lines = (
 		real => [ map { join '|', @$_ } @{ $self->{looker}->query($listing)->rows } ],
 		simulated => [ $self->_simulated('rows') ]);
@@ -269,10 +248,8 @@ sub rows
 }
 
 # Has the key a row that all can see?
-sub has_row
+sub has_row ($self, $key)
 {
-	my ($self, $key) = @_;
-
 	return $self->{looker}->value("SELECT EXISTS (SELECT FROM redis_lock_rows WHERE key = '$key')") eq 't';
 }
 
@@ -281,18 +258,15 @@ sub has_row
 # ----------
 
 # A row with the times and the instance of that side
-sub _row_for
+sub _row_for ($self, $side, $row)
 {
-	my ($self, $side, $row) = @_;
-
 	$row =~ s/US/$self->{$side}{us}/g;
 	$row =~ s/\@(-?\d+)/$self->{$side}{began} + $1 * $minute/ge;
 	return $row;
 }
 
-sub _insert
+sub _insert ($self, $row)
 {
-	my ($self, $row) = @_;
 	my ($table, @values) = split /\|/, $self->_row_for('real', $row);
 
 	foreach my $i (0 .. $#values)
@@ -310,9 +284,8 @@ sub _insert
 
 # Each of the two does one thing: ($i, 'insert', $row), ($i, 'lock' or 'touch' or 'delete', $table,
 # $key), ($i, 'share' or 'exclusive', $table); then ($i, 'commit' or 'rollback').
-sub stranger
+sub stranger ($self, $i, $what, @of)
 {
-	my ($self, $i, $what, @of) = @_;
 	my ($table, $key) = @of;
 	my $session = $self->{strangers}[$i];
 
@@ -340,9 +313,8 @@ sub stranger
 # ----------
 
 # The worker stops before it inserts a row, if it does: that stranger inserts his.
-sub _ask_real_between
+sub _ask_real_between ($self, $operation, $i, $row)
 {
-	my ($self, $operation, $i, $row) = @_;
 	my $asker = $self->{asker};
 	my $stopped = 0;
 
@@ -365,9 +337,8 @@ sub _ask_real_between
 # Operations with ";" between them, of one request.  fails: after so many accesses to rows one
 # fails, and after so many more another one; blocked: they say that somebody is in the way.
 # between: a stranger who inserts a row before the worker inserts one.
-sub ask
+sub ask ($self, $operations, %opts)
 {
-	my ($self, $operations, %opts) = @_;
 	my ($one, $other) = @{ $opts{fails} || [ 0, 0 ] };
 	my $blocked = $opts{blocked} ? 1 : 0;
 	my $real;
@@ -391,10 +362,8 @@ sub ask
 }
 
 # The clocks of both are put forward.
-sub later
+sub later ($self, $minutes)
 {
-	my ($self, $minutes) = @_;
-
 	$self->{asker}->value("SELECT table_later($minutes)");
 	$self->_simulated("later $minutes");
 	return;

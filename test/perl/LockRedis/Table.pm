@@ -32,52 +32,39 @@ and other ones in the table and to lockredis.
 
 package LockRedis::Table;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::RedisLocks';
 
 use Carp;
 use Digest::MD5 qw(md5_hex);
 
-sub new
-{
-	my ($class, %opts) = @_;
-
-	return bless { dbname => $opts{dbname} || 'postgres' }, $class;
-}
+sub new ($class, %opts) { return bless { dbname => $opts{dbname} || 'postgres' }, $class; }
 
 # The server whose table it is; called by LockRedis::Node.
-sub use_node
+sub use_node ($self, $node)
 {
-	my ($self, $node) = @_;
-
 	$self->{node} = $node;
 	return $self;
 }
 
-sub _quote
+sub _quote ($text)
 {
-	my ($text) = @_;
-
 	$text =~ s/'/''/g;
 	return "'$text'";
 }
 
 # The owner of a key that an instance of this name keeps locked.
-sub somebody
+sub somebody ($self, $name)
 {
-	my ($self, $name) = @_;
 	my $owner = join('-', unpack 'A8A4A4A4A12', md5_hex($name)) . ':1/kept';
 
 	$self->{names}{$owner} = $name;
 	return $owner;
 }
 
-sub _value
+sub _value ($self, $sql)
 {
-	my ($self, $sql) = @_;
-
 	croak 'use_node was not called' unless $self->{node};
 
 	# A test may let commits wait for a standby, but not its own.
@@ -85,9 +72,8 @@ sub _value
 		dbname => $self->{dbname});
 }
 
-sub hash
+sub hash ($self, $key)
 {
-	my ($self, $key) = @_;
 	my $row = $self->_value(
 		'SELECT hold_count, owner FROM redis_lock_rows WHERE key = '
 		  . _quote($key));
@@ -97,10 +83,8 @@ sub hash
 	return { $self->{names}{$owner} // $owner => $count };
 }
 
-sub all_keys
+sub all_keys ($self)
 {
-	my ($self) = @_;
-
 	my @tables = 'redis_lock_rows';
 
 	# Version 1.0 has none of these.
@@ -114,10 +98,8 @@ sub all_keys
 }
 
 # The owners of all who have a key together.
-sub shares
+sub shares ($self, $key)
 {
-	my ($self, $key) = @_;
-
 	return split /\n/, $self->_value(
 		'SELECT owner FROM redis_lock_shares WHERE key = ' . _quote($key) . ' ORDER BY 1');
 }
@@ -132,19 +114,16 @@ sub proxy { return }
 sub script_calls { return }
 sub calls { return }
 
-sub token
+sub token ($self, $key)
 {
-	my ($self, $key) = @_;
 	my $token = $self->_value(
 		'SELECT token FROM redis_lock_counters WHERE key = ' . _quote($key));
 
 	return $token eq '' ? undef : $token;
 }
 
-sub set_token
+sub set_token ($self, $key, $value)
 {
-	my ($self, $key, $value) = @_;
-
 	$self->_value(
 		defined $value
 		? sprintf 'INSERT INTO redis_lock_counters VALUES (%s, %s)'
@@ -154,10 +133,8 @@ sub set_token
 	return;
 }
 
-sub replace_owner
+sub replace_owner ($self, $key, $owner)
 {
-	my ($self, $key, $owner) = @_;
-
 	$self->_value(
 		sprintf q{
 		UPDATE redis_lock_rows
@@ -168,28 +145,22 @@ sub replace_owner
 }
 
 # The table worker does nothing.
-sub freeze
+sub freeze ($self)
 {
-	my ($self) = @_;
-
 	$self->{frozen} = $self->{node}->table_worker_pid;
 	kill 'STOP', $self->{frozen};
 	return;
 }
 
-sub thaw
+sub thaw ($self)
 {
-	my ($self) = @_;
-
 	kill 'CONT', delete $self->{frozen} if $self->{frozen};
 	return;
 }
 
 # A server whose worker is stopped could not be.
-sub DESTROY
+sub DESTROY ($self)
 {
-	my ($self) = @_;
-
 	$self->thaw;
 	return;
 }
@@ -226,20 +197,16 @@ my %command = (
 	PUBLISH => sub { 'SELECT 0' },
 	FLUSHALL => sub { 'DELETE FROM redis_lock_counters; DELETE FROM redis_lock_rows' });
 
-sub cmd
+sub cmd ($self, $command, @args)
 {
-	my ($self, $command, @args) = @_;
-
 	croak "no $command in a table" unless $command{$command};
 	$args[1] = $self->somebody($args[1]) if $command eq 'HSET';
 	my $value = $self->_value($command{$command}->(@args));
 	return $command eq 'TIME' ? [ split /\./, $value ] : $value;
 }
 
-sub take
+sub take ($self, $key, $owner, $lease)
 {
-	my ($self, $key, $owner, $lease) = @_;
-
 	return $self->_value(
 		sprintf q{
 		WITH taken AS (
@@ -256,10 +223,8 @@ sub take
 		_quote($key), _quote($self->somebody($owner)), _quote($lease)) == 1;
 }
 
-sub give_back
+sub give_back ($self, $key, $owner)
 {
-	my ($self, $key, $owner) = @_;
-
 	return $self->_value(
 		sprintf q{
 		WITH gone AS (

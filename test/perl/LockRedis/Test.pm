@@ -18,8 +18,7 @@ LockRedis::Test - what every TAP test of lockredis begins with
 =head1 DESCRIPTION
 
 Loads the modules beside it, exports Test::More, poll_until, pause, now, limit,
-nothing_left, end_test and descriptors.  Whoever uses it has C<use strict> and C<use warnings
-FATAL =E<gt> 'all'> by that.
+nothing_left, end_test and descriptors.  Whoever uses it has C<use LockRedis::Pragmas> by that.
 
 A test that holds for every store begins with
 
@@ -90,8 +89,7 @@ Skips the test file when the program is missing; under CI that is a failure.
 
 package LockRedis::Test;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use File::Basename qw(dirname);
 use File::Spec;
@@ -140,46 +138,30 @@ sub import
 {
 	my ($class, @names) = @_;
 
-	strict->import;
-	warnings->import(FATAL => 'all');
+	LockRedis::Pragmas->import;
 	return $class->export_to_level(1, $class, @names);
 }
 
-sub lock_store
+sub lock_store (@args) { return $in_table ? LockRedis::Table->new : LockRedis::Redis->new(@args); }
+
+sub servers (%opts) { return LockRedis::Node->create_with_redis('main', %opts); }
+
+sub of_redis ($why, $do)
 {
-	my (@args) = @_;
-
-	return $in_table ? LockRedis::Table->new : LockRedis::Redis->new(@args);
-}
-
-sub servers
-{
-	my (%opts) = @_;
-
-	return LockRedis::Node->create_with_redis('main', %opts);
-}
-
-sub of_redis
-{
-	my ($why, $do) = @_;
-
 	return $do->() unless $in_table;
 	note "not in a table: $why";
 	return;
 }
 
-sub of_table
+sub of_table ($why, $do)
 {
-	my ($why, $do) = @_;
-
 	return $do->() if $in_table;
 	note "not in Redis: $why";
 	return;
 }
 
-sub same_tests_in_table
+sub same_tests_in_table ($name)
 {
-	my ($name) = @_;
 	my $file = dirname($0) . "/$name.pl";
 
 	$in_table = 1;
@@ -188,18 +170,16 @@ sub same_tests_in_table
 	return;
 }
 
-sub run
+sub run ($s, $sql)
 {
-	my ($s, $sql) = @_;
 	my $result = $s->query($sql);
 
 	die "$sql: $result->{raw}" if $result->dead || defined $result->error;
 	return $result;
 }
 
-sub fault_library
+sub fault_library ($file)
 {
-	my ($file) = @_;
 	my $made = PostgreSQL::Test::Utils::tempdir() . "/$file.so";
 
 	need_tool('cc');
@@ -208,25 +188,16 @@ sub fault_library
 	return $made;
 }
 
-sub owner_in
+sub owner_in ($hash) { return (keys %$hash)[0] // ''; }
+
+sub quoted ($text)
 {
-	my ($hash) = @_;
-
-	return (keys %$hash)[0] // '';
-}
-
-sub quoted
-{
-	my ($text) = @_;
-
 	$text =~ s/'/''/g;
 	return "'$text'";
 }
 
-sub counting_script
+sub counting_script ($keys)
 {
-	my ($keys) = @_;
-
 	return <<"SQL";
 \\set k random(1, $keys)
 SELECT redis_lock('counter ' || :k);
@@ -240,9 +211,8 @@ SELECT 1/0;
 SQL
 }
 
-sub secret_file
+sub secret_file ($name, $text)
 {
-	my ($name, $text) = @_;
 	my $file = ($secrets //= PostgreSQL::Test::Utils::tempdir_short()) . "/$name";
 
 	unlink $file;
@@ -251,10 +221,8 @@ sub secret_file
 	return $file;
 }
 
-sub need_tool
+sub need_tool ($program)
 {
-	my ($program) = @_;
-
 	return if grep { -x "$_/$program" } split /:/, $ENV{PATH};
 	die "$program is missing\n" if $ENV{CI};
 	plan(skip_all => "$program is missing");

@@ -25,8 +25,7 @@ The second kind is the TLS server itself, and sees what was agreed upon.
 
 package LockRedis::TlsRelay;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Proxy';
 
@@ -34,9 +33,8 @@ use File::Basename qw(dirname);
 
 my $program = dirname(__FILE__) . '/../../fault/tls_relay';
 
-sub new
+sub new ($class, $port, %opts)
 {
-	my ($class, $port, %opts) = @_;
 	my $certificate = $opts{certificate};
 
 	return $class->_launch(
@@ -45,31 +43,26 @@ sub new
 		$opts{version} ? ('--max-version', $opts{version}) : ());
 }
 
-sub url { my ($self) = @_; return 'rediss://127.0.0.1:' . $self->port; }
+sub url ($self) { return 'rediss://127.0.0.1:' . $self->port; }
 
-sub mode
-{
-	my ($self, $mode, $at) = @_;
+sub mode ($self, $mode, $at = undef) { return $self->_do('mode', to => $mode, at => $at // 0); }
 
-	return $self->_do('mode', to => $mode, at => $at // 0);
-}
+sub stop_all ($self) { return $self->_do('stop_all'); }
 
-sub stop_all { my ($self) = @_; return $self->_do('stop_all'); }
+sub hold_requests ($self) { return $self->_do('hold_requests'); }
 
-sub hold_requests { my ($self) = @_; return $self->_do('hold_requests'); }
+sub release_requests ($self) { return $self->_do('release_requests'); }
 
-sub release_requests { my ($self) = @_; return $self->_do('release_requests'); }
+sub end_behind_next ($self) { return $self->_do('end_behind_next'); }
 
-sub end_behind_next { my ($self) = @_; return $self->_do('end_behind_next'); }
+sub refuse_next ($self) { return $self->_do('refuse_next'); }
 
-sub refuse_next { my ($self) = @_; return $self->_do('refuse_next'); }
+sub hold ($self) { return $self->_do('hold'); }
 
-sub hold { my ($self) = @_; return $self->_do('hold'); }
+sub flip_next ($self) { return $self->_do('flip_next'); }
 
-sub flip_next { my ($self) = @_; return $self->_do('flip_next'); }
+sub forget ($self) { return $self->_do('forget'); }
 
-sub forget { my ($self) = @_; return $self->_do('forget'); }
-
-sub connections { my ($self) = @_; return @{ $self->_do('connections')->{connections} }; }
+sub connections ($self) { return @{ $self->_do('connections')->{connections} }; }
 
 1;

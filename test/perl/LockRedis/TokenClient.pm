@@ -31,8 +31,7 @@ there.
 
 package LockRedis::TokenClient;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use parent 'LockRedis::Program';
 
@@ -50,9 +49,8 @@ my %command = (
 # Skip the test file where they cannot be had.
 sub need { return need_built("$place/build", 'the other libraries for token locks'); }
 
-sub new
+sub new ($class, $library, @nodes)
 {
-	my ($class, $library, @nodes) = @_;
 	my $self = bless { library => $library }, $class;
 	local $ENV{PYTHONPATH} = "$place/target/python";
 
@@ -61,9 +59,8 @@ sub new
 	return $self;
 }
 
-sub start
+sub start ($self, @words)
 {
-	my ($self, @words) = @_;
 	local $SIG{PIPE} = 'IGNORE';
 
 	print { $self->{in} } "@words\n" or die "$self->{library} has ended\n";
@@ -71,9 +68,8 @@ sub start
 }
 
 # What it says: undef, or a word.
-sub answer
+sub answer ($self)
 {
-	my ($self) = @_;
 	my $until = now() + limit(60);
 	my $line = '';
 
@@ -92,22 +88,18 @@ sub answer
 	return $1;
 }
 
-sub ask
+sub ask ($self, @words)
 {
-	my ($self, @words) = @_;
-
 	$self->start(@words);
 	return $self->answer;
 }
 
-sub take
+sub take ($self, $key, $lease, %opts)
 {
-	my ($self, $key, $lease, %opts) = @_;
-
 	return $self->ask('take', $key, $opts{token} // '-', $lease, $opts{wait} // 0);
 }
 
-sub extend { my ($self, @words) = @_; return $self->ask('extend', @words); }
-sub release { my ($self, @words) = @_; return $self->ask('release', @words); }
+sub extend ($self, @words) { return $self->ask('extend', @words); }
+sub release ($self, @words) { return $self->ask('release', @words); }
 
 1;

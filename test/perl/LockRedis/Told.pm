@@ -22,8 +22,7 @@ list is.
 
 package LockRedis::Told;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Session;
@@ -43,9 +42,8 @@ my @told;
 	};
 }
 
-sub nothing_leaked
+sub nothing_leaked ($node, $secrets, $servers)
 {
-	my ($node, $secrets, $servers) = @_;
 	my $secret = join '|', @$secrets;
 	my @leaks = grep { /$secret/ } @told;
 

@@ -14,8 +14,7 @@ What the tests 032_connection, 037_bad_way and 316_false_node have in common.
 
 package LockRedis::Topic::Budgets;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Wait qw(limit);

@@ -16,8 +16,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Cancels;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -52,20 +51,13 @@ sub start_servers
 	return;
 }
 
-sub key_is_free
+sub key_is_free ($key, $name)
 {
-	my ($key, $name) = @_;
-
 	poll_until("$key to be free", sub { $redis->cmd('EXISTS', $key) == 0 });
 	return pass($name);
 }
 
-sub is_awaited
-{
-	my ($key) = @_;
-
-	return $redis->subscribers($redis->channel($key)) == 1;
-}
+sub is_awaited ($key) { return $redis->subscribers($redis->channel($key)) == 1; }
 
 # What nobody waits for any more has arrived at Redis, before whatever it is asked next.
 # A script that has run would not tell: the watchdog repeats its releases.
@@ -76,20 +68,16 @@ sub deliver
 	return;
 }
 
-sub hold_next
+sub hold_next ($key, %rule)
 {
-	my ($key, %rule) = @_;
-
 	$rule = $proxy->rule(match => $key, action => 'hold', %rule);
 	return;
 }
 
 sub rule_acted { $proxy->wait_for_rule($rule); return; }
 
-sub nobody_has_any
+sub nobody_has_any ($name)
 {
-	my ($name) = @_;
-
 	poll_until('nothing to be left',
 		sub { !$redis->all_keys && $node->count_rows('redis_locks') == 0 });
 	return pass($name);

@@ -16,8 +16,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::CommitFaults;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
@@ -61,10 +60,8 @@ sub start_servers
 }
 
 # All is well again, and nothing has been forgotten.
-sub recovered
+sub recovered ($s, $name)
 {
-	my ($s, $name) = @_;
-
 	poll_until('all locks to be given back',
 		sub { !$redis->all_keys && $node->count_locks == 0 });
 	$node->wait_until_asked($s);
@@ -75,10 +72,8 @@ sub recovered
 
 # In the end: whatever happened, nothing worse has; "killed" processes were killed by
 # the test.
-sub nothing_worse
+sub nothing_worse ($killed)
 {
-	my ($killed) = @_;
-
 	ok( !$node->logged(
 			qr/PANIC|TRAP:|while in COMMIT|signal (?:6|11)\b|out of shared memory/),
 		'no PANIC, no failed assertion, no warning of the transaction machinery');

@@ -43,8 +43,7 @@ there.
 
 package LockRedis::Topic::Condition;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Digest::SHA qw(sha1_hex);
 use Exporter 'import';
@@ -64,31 +63,24 @@ sub start_servers
 	return;
 }
 
-sub patient
+sub patient ($node)
 {
-	my ($node) = @_;
-
 	return $node->session(
 		settings => { 'lockredis.wait_lease' => '1h', 'lockredis.lease' => '1h' });
 }
 
-sub condition_key
+sub condition_key ($what, $key, $condition = undef)
 {
-	my ($what, $key, $condition) = @_;
-
 	return "lockredis_condition_$what:{$key}:" . sha1_hex($condition // '');
 }
 
-sub waiting
+sub waiting ($key, $condition = undef)
 {
-	my ($key, $condition) = @_;
-
 	return @{ $redis->cmd('LRANGE', condition_key('waiting', $key, $condition), 0, -1) };
 }
 
-sub await
+sub await ($session, $key, $condition = undef, $wait = undef)
 {
-	my ($session, $key, $condition, $wait) = @_;
 	my %before = map { $_ => 1 } waiting($key, $condition);
 	my $waiter;
 
@@ -102,11 +94,6 @@ sub await
 	return $waiter;
 }
 
-sub told
-{
-	my ($session) = @_;
-
-	return $session->wait(limit(60))->value;
-}
+sub told ($session) { return $session->wait(limit(60))->value; }
 
 1;

@@ -25,8 +25,7 @@ What the tests of 40x and 45x have in common.
 
 package LockRedis::Topic::Failover;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::FalseSentinel;
@@ -35,27 +34,23 @@ use LockRedis::Test qw(:DEFAULT quoted);
 our @EXPORT = qw(wait_until_used is_used never_used follow replicated replace_master bring_back serves ours_at);
 
 # By the view: in use, and up.  Its host may be shown as a name.
-sub is_used
+sub is_used ($node, $redis)
 {
-	my ($node, $redis) = @_;
 	my $address = quoted('%:' . $redis->public_port);
 
 	return $node->value("SELECT count(*) FROM redis_lock_status
 		 WHERE address LIKE $address AND role = 'master' AND in_use AND state = 'up'") == 1;
 }
 
-sub wait_until_used
+sub wait_until_used ($node, $redis)
 {
-	my ($node, $redis) = @_;
-
 	return poll_until(
 		$node->name . ' to use ' . $redis->address,
 		sub { is_used($node, $redis) }, 60);
 }
 
-sub never_used
+sub never_used ($node, $redis, $seconds, $name)
 {
-	my ($node, $redis, $seconds, $name) = @_;
 	my $until = now() + $seconds;
 	my $used = 0;
 
@@ -68,27 +63,23 @@ sub never_used
 }
 
 # What is known of other Sentinels is forgotten.
-sub follow
+sub follow ($node, $redis, @sentinels)
 {
-	my ($node, $redis, @sentinels) = @_;
-
 	$node->set('lockredis.url' => LockRedis::FalseSentinel::url_of(@sentinels));
 	LockRedis::FalseSentinel::wait_until_heard(@sentinels);
 	return wait_until_used($node, $redis);
 }
 
-sub replicated
+sub replicated ($ha)
 {
-	my ($ha) = @_;
 	my $count = grep { $_->pid && !$_->{frozen} } $ha->nodes;
 
 	$count -= 1;
 	return poll_until('the replicas to have it', sub { $ha->cmd('WAIT', $count, 100) >= $count });
 }
 
-sub replace_master
+sub replace_master ($node, $ha, @frozen)
 {
-	my ($node, $ha, @frozen) = @_;
 	my $old = $ha->master;
 
 	$old->kill9;
@@ -98,19 +89,16 @@ sub replace_master
 	return $new;
 }
 
-sub bring_back
+sub bring_back ($node, $ha, $old)
 {
-	my ($node, $ha, $old) = @_;
-
 	$old->start;
 	$ha->wait_until_steady;
 	wait_until_used($node, $ha->master);
 	return;
 }
 
-sub serves
+sub serves ($by, $name)
 {
-	my ($by, $name) = @_;
 	my $session = $by->can('session') ? $by->session : $by;
 
 	return $session->query_is("SELECT redis_lock('k'), redis_unlock('k')", '|t', $name);
@@ -118,9 +106,8 @@ sub serves
 
 # What lockredis sends there: what MONITOR shows of it, until the node is made a
 # replica and ends that, and scripts by their number, to the end.
-sub ours_at
+sub ours_at ($redis)
 {
-	my ($redis) = @_;
 	my $monitor = $redis->monitor;
 	my $scripts = $redis->script_calls;
 	my $others = qr/^(?:ping|info|publish|subscribe|replconf|psync|slaveof|replicaof|multi|exec

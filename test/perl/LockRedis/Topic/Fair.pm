@@ -63,8 +63,7 @@ made again, with another key.
 
 package LockRedis::Topic::Fair;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -87,24 +86,16 @@ sub start_servers
 	return;
 }
 
-sub patient_session
+sub patient_session ($node)
 {
-	my ($node) = @_;
-
 	return $node->session(
 		settings => { 'lockredis.wait_lease' => '1h', 'lockredis.lease' => '1h' });
 }
 
-sub queue
-{
-	my ($key) = @_;
+sub queue ($key) { return @{ $redis->cmd('LRANGE', "redisson_lock_queue:{$key}", 0, -1) }; }
 
-	return @{ $redis->cmd('LRANGE', "redisson_lock_queue:{$key}", 0, -1) };
-}
-
-sub wait_fairly
+sub wait_fairly ($session, $key, $sql = undef)
 {
-	my ($session, $key, $sql) = @_;
 	my %before = map { $_ => 1 } queue($key);
 	my $calls = $redis->script_calls;
 	my $place;
@@ -117,9 +108,8 @@ sub wait_fairly
 	return $place;
 }
 
-sub wait_here
+sub wait_here ($session, $key)
 {
-	my ($session, $key) = @_;
 	my $waits = $near->lock_stat('waits');
 
 	$session->start("SELECT redis_fair_lock('$key')");
@@ -127,26 +117,17 @@ sub wait_here
 	return;
 }
 
-sub freeze_asleep
+sub freeze_asleep ($session) { return $near->freeze_asleep($session); }
+
+sub gets_it ($session, $key, $name)
 {
-	my ($session) = @_;
-
-	return $near->freeze_asleep($session);
-}
-
-sub gets_it
-{
-	my ($session, $key, $name) = @_;
-
 	is($session->wait(limit(60))->error, undef, $name);
 	$session->query_is("SELECT redis_unlock('$key')", 't', "$name: and back");
 	return;
 }
 
-sub each_in_turn
+sub each_in_turn ($key, $name, @waiting)
 {
-	my ($key, $name, @waiting) = @_;
-
 	while (@waiting)
 	{
 		my ($i) = poll_until('somebody to have it',
@@ -178,17 +159,11 @@ sub of_ours
 }
 
 # Who has it now, if that is not the one who has given it back.
-sub _holder
-{
-	my ($key) = @_;
-
-	return (keys %{ $redis->hash($key) })[0];
-}
+sub _holder ($key) { return (keys %{ $redis->hash($key) })[0]; }
 
 # True: in order; false: not, and with a reason; dies if without.
-sub _round
+sub _round ($key, @all)
 {
-	my ($key, @all) = @_;
 	my @places;
 	my %waits = map { $_ => 1 } 0 .. $#all;
 	my $kept = 1;
@@ -222,10 +197,8 @@ sub _round
 	return $kept;
 }
 
-sub order_kept
+sub order_kept ($key, @all)
 {
-	my ($key, @all) = @_;
-
 	foreach my $round (1 .. 10)
 	{
 		my $kept = eval { _round("$key $round", @all) };

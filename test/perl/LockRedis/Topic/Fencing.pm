@@ -15,8 +15,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Fencing;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -44,26 +43,17 @@ sub start_servers
 	return;
 }
 
-sub counter
+sub counter ($key) { return $redis->token($key); }
+
+sub set_counter ($key, $value)
 {
-	my ($key) = @_;
-
-	return $redis->token($key);
-}
-
-sub set_counter
-{
-	my ($key, $value) = @_;
-
 	$redis->set_token($key, $value);
 	return;
 }
 
 # As committed.
-sub row
+sub row ($key, $dbname = undef)
 {
-	my ($key, $dbname) = @_;
-
 	return $node->value("SELECT token FROM redis_fences WHERE key = '$key'",
 		dbname => $dbname);
 }

@@ -15,8 +15,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Guard;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
@@ -70,18 +69,15 @@ sub start_servers
 	return;
 }
 
-sub refusal
+sub refusal ($key, $how)
 {
-	my ($key, $how) = @_;
-
 	return qr/could not commit because the lock "\Q$key\E" was lost\nDETAIL:  $how $when\.\nHINT:  .*[Ss]tart the transaction again\./;
 }
 
 # The commit fails, and that is the end of it for a transaction-level lock: only
 # that is told by 40001.
-sub commit_fails
+sub commit_fails ($s, $key, $how, $name, $sqlstate = undef)
 {
-	my ($s, $key, $how, $name, $sqlstate) = @_;
 	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
 
 	return $s->query_fails('COMMIT', $sqlstate || '40001', refusal($key, $how), $name)
@@ -91,9 +87,8 @@ sub commit_fails
 		"$name: nothing is committed, and it is counted");
 }
 
-sub commit_works
+sub commit_works ($s, $written, $name)
 {
-	my ($s, $written, $name) = @_;
 	my ($rows, $refused) = ($node->count_rows('t'), $node->lock_stat('commits_refused'));
 
 	return $s->query_is('COMMIT', '', $name) && is_deeply(

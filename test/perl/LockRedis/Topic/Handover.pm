@@ -15,8 +15,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Handover;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -66,10 +65,8 @@ SQL
 
 # Ends the test of a key that is held by nobody any more.  A COMMIT waits for its release
 # for 100 ms only, after which the watchdog has it.
-sub gone
+sub gone ($key, $name)
 {
-	my ($key, $name) = @_;
-
 	return ok(
 		eval {
 			poll_until("$key to be gone",
@@ -78,11 +75,6 @@ sub gone
 		"$name: nothing is left");
 }
 
-sub with_key
-{
-	my ($sql, $key) = @_;
-
-	return $sql =~ s/KEY/$key/gr;
-}
+sub with_key ($sql, $key) { return $sql =~ s/KEY/$key/gr; }
 
 1;

@@ -29,8 +29,7 @@ requests may be held for a minute.
 
 package LockRedis::Topic::HandoverRaces;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
@@ -54,9 +53,8 @@ sub start_servers
 }
 
 # Sessions that have a connection, on a Redis that knows the scripts.
-sub sessions
+sub sessions ($count, %settings)
 {
-	my ($count, %settings) = @_;
 	my @sessions = map { $node->session(settings => \%settings) } 1 .. $count;
 
 	run($_,
@@ -65,10 +63,8 @@ sub sessions
 	return @sessions;
 }
 
-sub end_of
+sub end_of ($name, @sessions)
 {
-	my ($name, @sessions) = @_;
-
 	$_->quit foreach @sessions;
 	return nothing_left($node, $redis, keys => $counters, name => "$name: nothing is left");
 }
@@ -78,10 +74,8 @@ sub end_of
 # second, goes on as well.
 my $watchdog;
 
-sub hand_to_stopped
+sub hand_to_stopped ($key, $one, $two)
 {
-	my ($key, $one, $two) = @_;
-
 	$watchdog = $node->watchdog_pid;
 	kill 'STOP', $watchdog;
 	$two->freeze;
@@ -91,24 +85,18 @@ sub hand_to_stopped
 	return $owner;
 }
 
-sub let_watch
-{
-	return kill 'CONT', $watchdog;
-}
+sub let_watch { return kill 'CONT', $watchdog; }
 
-sub granted
+sub granted ($key)
 {
-	my ($key) = @_;
-
 	return $node->value(
 		"SELECT coalesce(string_agg(pid::text, ' '), 'nobody') FROM redis_locks WHERE granted AND key = '$key'"
 	);
 }
 
 # s is told that it has the lock, and is the only one.
-sub got
+sub got ($s, $key, $name)
 {
-	my ($s, $key, $name) = @_;
 	my $result = $s->wait(limit(15));
 
 	return is(defined $result->error ? $result->{raw} : granted($key), $s->pid,
@@ -116,10 +104,8 @@ sub got
 }
 
 # The others, each in its turn.
-sub rest_in_order
+sub rest_in_order ($key, $holder, @rest)
 {
-	my ($key, $holder, @rest) = @_;
-
 	foreach my $next (@rest)
 	{
 		is(scalar(grep { $_->is_running } @rest),

@@ -15,8 +15,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Jobs;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT quoted);
@@ -59,18 +58,12 @@ sub done
 
 # TAP: the key of a job that has failed is free, soon: the end of its transaction waits
 # for the release for 100 ms, after which the watchdog has it.
-sub released
-{
-	my ($key, $name) = @_;
-
-	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
-}
+sub released ($key, $name) { return ok(eval { $node->wait_for_free($redis, $key) }, $name); }
 
 # Start a job whose command sleeps once it has done its first part, and wait
 # until it does.
-sub start_sleeper
+sub start_sleeper ($s, $key, %opts)
 {
-	my ($s, $key, %opts) = @_;
 	my $command = ($opts{before} || "INSERT INTO done VALUES ('begun')")
 	  . '; SELECT pg_sleep(600)';
 	my $more = $opts{more} ? ", $opts{more}" : '';

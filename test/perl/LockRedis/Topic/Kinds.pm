@@ -18,8 +18,7 @@ LockRedis::Topic::Kinds - each kind of lock, and what is counted, as others wait
 
 package LockRedis::Topic::Kinds;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -53,24 +52,15 @@ our @kinds = sort keys %calls;
 
 my ($holder, %waiter);
 
-sub step
+sub step ($kind, $step, $key) { return 'SELECT ' . $calls{$kind}{$step} =~ s/%s/'$key'/gr; }
+
+sub does ($session, $kind, $step, $key, $name)
 {
-	my ($kind, $step, $key) = @_;
-
-	return 'SELECT ' . $calls{$kind}{$step} =~ s/%s/'$key'/gr;
-}
-
-sub does
-{
-	my ($session, $kind, $step, $key, $name) = @_;
-
 	return is($session->query(step($kind, $step, $key))->error, undef, "$kind: $name");
 }
 
-sub begin_waits
+sub begin_waits ($store, $has, $server, %key)
 {
-	my ($store, $has, $server, %key) = @_;
-
 	$holder = $has;
 	foreach my $kind (sort keys %key)
 	{
@@ -84,10 +74,8 @@ sub begin_waits
 	return;
 }
 
-sub end_waits
+sub end_waits ($when, %key)
 {
-	my ($when, %key) = @_;
-
 	foreach my $kind (sort keys %key)
 	{
 		ok($waiter{$kind}->is_running, "$kind: is waited for $when");

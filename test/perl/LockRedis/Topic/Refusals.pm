@@ -15,8 +15,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Refusals;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -42,10 +41,8 @@ sub start_servers
 }
 
 # All that is left belongs to the watchdog, and goes.
-sub all_given_back
+sub all_given_back ($name, @keys)
 {
-	my ($name, @keys) = @_;
-
 	return ok(
 		eval {
 			poll_until(

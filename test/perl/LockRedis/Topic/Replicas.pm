@@ -22,8 +22,7 @@ server whose lockredis.url is the proxy.
 
 package LockRedis::Topic::Replicas;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test;
@@ -36,10 +35,8 @@ our @away;
 
 my %quick = ('repl-diskless-sync-delay' => 0, 'repl-ping-replica-period' => 1);
 
-sub new_replica_of
+sub new_replica_of ($master, $name)
 {
-	my ($master, $name) = @_;
-
 	return LockRedis::Redis->new(
 		name => $name,
 		config => {
@@ -50,10 +47,8 @@ sub new_replica_of
 }
 
 # So many have all that the master has.
-sub wait_for_replicas
+sub wait_for_replicas ($master, $n)
 {
-	my ($master, $n) = @_;
-
 	return poll_until(
 		"$n replicas to have all",
 		sub {
@@ -64,10 +59,8 @@ sub wait_for_replicas
 		});
 }
 
-sub start_servers
+sub start_servers (%settings)
 {
-	my (%settings) = @_;
-
 	$redis = LockRedis::Redis->new(config => {%quick});
 	@replicas = map { new_replica_of($redis, "replica$_") } 1, 2;
 	$proxy = LockRedis::Proxy->new($redis);
@@ -78,10 +71,8 @@ sub start_servers
 	return;
 }
 
-sub replicas_away
+sub replicas_away ($n)
 {
-	my ($n) = @_;
-
 	push @away, @replicas[ scalar(@away) .. $n - 1 ];
 	$_->freeze foreach @away;
 	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'replica');
@@ -97,10 +88,8 @@ sub replicas_back
 }
 
 # The words of an error for want of replicas.
-sub unreplicated
+sub unreplicated ($has, $wanted, $time)
 {
-	my ($has, $wanted, $time) = @_;
-
 	return
 	  qr/could not be replicated.*DETAIL:  $has of $wanted replicas confirmed it within \Q$time\E\..*HINT:.*min_replicas/s;
 }

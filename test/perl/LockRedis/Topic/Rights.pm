@@ -6,8 +6,7 @@
 
 package LockRedis::Topic::Rights;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 

@@ -20,8 +20,7 @@ histories are left where the other logs of the test are.
 
 package LockRedis::Topic::Torture;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Cwd qw(abs_path);
 use Exporter 'import';
@@ -34,9 +33,8 @@ our @EXPORT = qw(torture);
 
 my $program = abs_path(dirname(__FILE__) . '/../../../torture');
 
-sub torture
+sub torture (@options)
 {
-	my (@options) = @_;
 	my (%round, $last);
 
 	LockRedis::Redisson->need;
@@ -83,10 +81,8 @@ sub torture
 	return;
 }
 
-sub _keep_logs
+sub _keep_logs ($dir)
 {
-	my ($dir) = @_;
-
 	foreach my $log (glob "$dir/*/log $dir/*.history")
 	{
 		my $name = $log =~ s{^\Q$dir\E/}{}r =~ tr{/}{_}r;

@@ -16,8 +16,7 @@ start_servers sets the exported variables.
 
 package LockRedis::Topic::Transactions;
 
-use strict;
-use warnings FATAL => 'all';
+use LockRedis::Pragmas;
 
 use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
@@ -63,9 +62,8 @@ sub start_servers
 }
 
 # The count that Redis shows for the only owner of a key; 0: nobody has it.
-sub count_in_redis
+sub count_in_redis ($key)
 {
-	my ($key) = @_;
 	my @counts = values %{ $redis->hash($key) };
 
 	return @counts == 1 ? $counts[0] : scalar @counts;
@@ -73,9 +71,8 @@ sub count_in_redis
 
 # Run something, return how many client commands it cost.  Those of the watchdog do
 # not count: it repeats a release that was not answered in time, and renews.
-sub commands_of
+sub commands_of ($do)
 {
-	my ($do) = @_;
 	my $n;
 
 	of_redis 'no commands' => sub {
@@ -86,9 +83,8 @@ sub commands_of
 }
 
 # TAP: the statements give this output, no message, and so many commands.
-sub costs
+sub costs ($s, $sql, $output, $commands, $name)
 {
-	my ($s, $sql, $output, $commands, $name) = @_;
 	my $result;
 	my $n = commands_of(sub { $result = $s->query($sql) });
 
@@ -101,9 +97,8 @@ sub costs
 # TAP: these keys are left, and nothing that is to be given back.  The end of a
 # transaction waits for its releases for 100 ms, or a little longer; what a store that
 # stands still has not answered by then the watchdog gives back.  No lease ends.
-sub left_are
+sub left_are ($keys, $name)
 {
-	my ($keys, $name) = @_;
 	my @left;
 
 	eval {
@@ -117,18 +112,11 @@ sub left_are
 	return is_deeply(\@left, [ sort @$keys ], $name);
 }
 
-sub is_free
-{
-	my ($key, $name) = @_;
-
-	return ok(eval { $node->wait_for_free($redis, $key) }, $name);
-}
+sub is_free ($key, $name) { return ok(eval { $node->wait_for_free($redis, $key) }, $name); }
 
 # scope|hold_count of the rows of one key in redis_locks
-sub rows_of
+sub rows_of ($key)
 {
-	my ($key) = @_;
-
 	return $node->value(
 		"SELECT string_agg(scope || ' ' || hold_count, ', ' ORDER BY scope) FROM redis_locks WHERE key = '$key' AND granted"
 	);
