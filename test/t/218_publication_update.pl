@@ -57,11 +57,13 @@ poll_until(
 	sub {
 		$sub->value('SELECT ' . $recorder->pid . ' = ANY (pg_blocking_pids(' . $admin->pid . '))') eq 't';
 	});
-$here->query_is("SET lock_timeout = '5s'; SELECT redis_lock('meanwhile'), redis_unlock('meanwhile')",
-	'|t', 'locks work while the update waits');
+$here->query_is("SET lock_timeout = '5s'; SELECT redis_lock('held'), redis_lock('meanwhile'), redis_unlock('meanwhile')",
+	'||t', 'locks work while the update waits');
 $here->query('RESET lock_timeout');
 $recorder->query_is("SELECT redis_xact_lock('more'); COMMIT", '', 'also for who is waited for');
 is($admin->wait->error, undef, 'then it is updated');
+$admin->query_is("SELECT redis_try_lock('held')", 'f', 'what was taken before stays');
+$here->query_is("SELECT redis_extend('held', '1 min'), redis_unlock('held')", 't|t', 'and works');
 $sub->value("SELECT redis_fence_forget('recorded')");
 $_->quit foreach $recorder, $admin;
 

@@ -64,8 +64,8 @@ my $unreplicated = $node->lock_stat('unreplicated');
 $node->reconnect($proxy);
 poll_until('what asks for none to be in Redis',
 	sub { is_in($redis, 'without') && !is_in($table, 'without') });
-poll_until('the others to be tried again and again',
-	sub { $node->lock_stat('unreplicated') >= $unreplicated + 9 });
+poll_until('the others to be tried again',
+	sub { $node->lock_stat('unreplicated') >= $unreplicated + 6 });
 foreach my $key ('before', 'meanwhile', 'given')
 {
 	ok(is_in($table, $key), "$key: stays in the table");

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Fair locks in table mode: the queue of the server is the order of all who wait there
-# (253_fallback_fair has them in turn), so no plain lock passes; a try neither waits nor overtakes;
+# (253_fallback_kinds has them in turn), so no plain lock passes; a try neither waits nor overtakes;
 # programs have a say by their rows.
 # Proves G1, G5, G25.
 

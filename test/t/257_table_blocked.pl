@@ -4,9 +4,12 @@
 # for as long as a request may take, and is refused then (55P03); nobody is told that the
 # key is busy, nothing is left locked or in a queue by who was refused, and those whose rows are
 # not locked are not held up.
-# Proves G25, G29.
+# Proves G6, G25, G29.
 
+use LockRedis::Debugger;
 use LockRedis::Test;
+
+LockRedis::Debugger->need;
 
 my $table = LockRedis::Table->new;
 my ($node, $one, $two, $three, $admin) = LockRedis::Node->create(
@@ -148,6 +151,47 @@ $three->query_is("SELECT redis_lock('c'), redis_condition_notify('c'), redis_unl
 	'one is told');
 is($two->wait(limit(30))->value, 't', 'who still waits');
 $two->query_is("SELECT redis_unlock('c')", 't');
+
+# ----------
+# Who has it with others
+# ----------
+
+# The table of shares says who they are, and of permits that of numbers how many there are: while
+# one of these is locked nobody is told that there is nobody, or that they have been taken away.
+$three->query("SELECT redis_permit_init('permit', 2)");
+foreach my $case (
+	[ 'permit', 'LOCK TABLE redis_lock_shares' ],
+	[ 'permit', 'LOCK TABLE redis_lock_values' ],
+	[ 'permit', "SELECT FROM redis_lock_shares WHERE key = 'permit' FOR UPDATE" ],
+	[ 'read', 'LOCK TABLE redis_lock_shares' ])
+{
+	my ($kind, $way) = @$case;
+
+	$_->query("SELECT redis_${kind}_lock('$kind')") foreach $one, $two;
+	$admin->query("BEGIN; $way");
+	is_blocked($three, "SELECT redis_is_locked('permit')", "$way: whether there is anybody is not known")
+	  if $kind eq 'permit' && $way =~ /^LOCK/;
+	is_blocked($three, "SELECT redis_force_unlock('$kind')", "$kind: $way: nothing was taken away");
+	$admin->query('ROLLBACK');
+	$_->query_is("SELECT redis_is_held('$kind', '$kind')", 't', "$kind: $way: still held")
+	  foreach $one, $two;
+	$three->query_is("SELECT redis_force_unlock('$kind')", 't', "$kind: taken away");
+	$_->query_is("SELECT redis_is_held('$kind')", 'f', "$kind: lost") foreach $one, $two;
+	$_->query('SELECT redis_unlock_all()') foreach $one, $two;
+}
+$three->query_is("SELECT redis_permit_available('permit')", '2', 'permits are free');
+
+# What the watchdog is to count, and was blocked, has not run: it is not given up after a time as
+# what may have.
+$three->query("SELECT redis_semaphore_init('s', 1)");
+$admin->query("BEGIN; SELECT FROM redis_lock_values WHERE key = 's' FOR UPDATE");
+my $stop = LockRedis::Debugger->new($node->watchdog_pid);
+$stop->run_to('lt_not_counted');
+$one->query($_) foreach 'BEGIN', "SELECT redis_semaphore_xact_release('s', 2)", 'COMMIT';
+$stop->wait_for_stop;
+$stop->let_go;
+$admin->query('ROLLBACK');
+poll_until('it to be counted', sub { $three->value("SELECT redis_semaphore_available('s')") == 3 });
 
 unlike($node->log_text, qr/process $worker still waiting/, 'the worker has waited for nobody');
 is($node->table_worker_pid, $worker, 'the worker is the same one');

@@ -7,8 +7,8 @@
 #   privileges and the fence table, and waits only for who records a token
 # - an update that needs a newer library fails as a whole
 # - the first version works with this library, and is like a new one after its
-#   update; views of users stay, with what they show and who may read them; in
-#   table mode the worker, whose tables change, goes on
+#   update; views of users stay, with what they show and who may read them
+#   (218_publication_update has table mode)
 # - SET SCHEMA is refused; only the owner may do any of it
 # Proves G34.
 
@@ -133,25 +133,6 @@ is( $node->value($catalog, dbname => 'first'),
 $first->quit;
 $node->safe_psql('postgres', "DROP DATABASE $_") foreach 'first', 'fresh';
 $redis->cmd('FLUSHALL');
-
-# In table mode the worker writes what the update changes.
-my $table = LockRedis::Node->create('table', mode => 'table', extension => 0);
-$table->safe_psql('postgres', q{CREATE EXTENSION lockredis VERSION '1.0'});
-$table->wait_for_up;
-my ($keeper, $updater) =
-  map { $table->session(settings => { 'lockredis.lease' => '6s' }) } 1 .. 2;
-$keeper->query_is("SELECT redis_lock('held')", '', 'table mode: taken with 1.0');
-is($updater->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'table mode: updated');
-my $renewed = $table->value('SELECT renewals FROM redis_locks');
-poll_until('table mode: a renewal',
-	sub { $table->value('SELECT renewals FROM redis_locks') > $renewed });
-$updater->query_is(
-	"SELECT redis_try_lock('held'), redis_try_lock('more'), redis_unlock('more')",
-	'f|t|t', 'table mode: works on');
-$keeper->query_is("SELECT redis_unlock('held')", 't', 'table mode: the holder has it');
-is($table->value('SELECT count(*) FROM redis_lock_rows'), 0, 'table mode: given back');
-$_->quit foreach $keeper, $updater;
-$table->stop;
 
 # ----------
 # Two later versions

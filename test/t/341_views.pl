@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What exporters of metrics read:
-# - every function, table, view and column says what it is; beside each interval
+# - every table, view and column says what it is (351_reference: every function); beside each interval
 #   are its seconds, for those who drop intervals
 # - database, role and application_name are those of pg_stat_activity, for
 #   everybody; an orphan has none; a background worker is a session
@@ -42,11 +42,6 @@ $admin->query_is("SELECT c.oid::regclass FROM $relations WHERE obj_description(c
 $admin->query_is(<<"SQL", '', 'every column has one');
 SELECT a.attrelid::regclass, a.attname FROM pg_attribute a JOIN $relations ON c.oid = a.attrelid AND c.relkind IN ('r', 'v')
  WHERE a.attnum > 0 AND col_description(a.attrelid, a.attnum) IS NULL
-SQL
-$admin->query_is(<<'SQL', '', 'every function has one');
-SELECT p.oid::regprocedure FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass
-	AND d.deptype = 'e' JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'lockredis'
- WHERE obj_description(p.oid, 'pg_proc') IS NULL
 SQL
 $admin->query_is(<<"SQL", 'redis_lock_status.renewal_lag redis_lock_status.round_trip redis_locks.expires_in redis_locks.lease', 'intervals');
 SELECT string_agg(c.oid::regclass || '.' || a.attname, ' ' ORDER BY c.oid::regclass::text, a.attname COLLATE "C")

@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What was judged: each function, table and view of the extension, and what PUBLIC may do with it.
-# One that is added and stands in no list fails 325_functions and 365_rights.  321_search_path and
-# 326_reserved_keys call each of them.
+# One that is added and stands in no list fails 325_functions and 365_rights.  325_functions and
+# 321_search_path call each of them.
 
 package LockRedis::Topic::Rights;
 
