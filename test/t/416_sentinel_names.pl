@@ -3,7 +3,7 @@
 # Host names of Sentinels that lead elsewhere by now:
 #
 # - two that lead to the same Sentinel have one vote, and the other name counts again when it
-#   leads to another one;
+#   leads to another one; meanwhile it is tried ever more seldom;
 # - names that change places take along what is known of the Sentinels;
 # - one that leads to a plain Redis is resolved again, although that answers.
 #
@@ -94,6 +94,7 @@ sub says
 	$a->stop;
 	$sentinels[0]->names($b, epoch => 0);
 	never_used($node, $b, 13, 'one Sentinel is no majority, by whatever names');
+	cmp_ok($sentinels[0]->answered('HELLO'), '<', 10, 'and is seldom asked which one it is');
 
 	my $other = LockRedis::FalseSentinel->new;
 	$other->names($b, epoch => 0);

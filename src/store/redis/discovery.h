@@ -53,6 +53,7 @@ typedef struct RedisSentinel
 	int			nawaited;		/* number of replies still to come */
 	int64		answer_until;
 	int64		retry_delay;
+	int64		same_delay;		/* the same if it is the one of another name */
 	int64		next_try;
 	int64		failed_at;		/* last time that it could not be asked, or did
 								 * not answer */
@@ -87,7 +88,7 @@ extern bool sentinel_has_answered(const RedisSentinel *s, int64 since);
 
 /*
  * Another name leads to the same Sentinel, and there is a connection by that name.  So this one
- * counts as down, and is tried again later.
+ * counts as down, and is tried again later, ever more seldom.
  */
 extern void sentinel_refuse(RedisSentinel *s);
 

@@ -34,8 +34,12 @@
 /* A connection that was silent for so long gets a PING. */
 #define PING_AFTER			(5 * LR_US_PER_S)
 
-/* When a name is tried again that led to the Sentinel of another name. */
-#define RETRY_SAME			(2 * LR_US_PER_S)
+/*
+ * A name that led to the Sentinel of another name is tried again after this; the longer it
+ * does, the more seldom.
+ */
+#define RETRY_SAME_MIN		(2 * LR_US_PER_S)
+#define RETRY_SAME_MAX		(10 * LR_US_PER_S)
 
 #define QUESTION_REPLIES	2
 
@@ -132,6 +136,7 @@ sentinel_is_up(RedisSentinel *s)
 	const char *address = s->ask.failure.error.address;
 
 	s->retry_delay = RETRY_MIN;
+	s->same_delay = 0;
 	node_set_round_trip(s->target.node, lr_now() - s->answer.asked_at);
 	if (s->state == NODE_UP)
 		return;
@@ -191,7 +196,8 @@ sentinel_refuse(RedisSentinel *s)
 	if (s->ask.state != CONN_READY)
 		return;
 	sentinel_fail(s, "It is the same Sentinel as that of another name in lockredis.url.");
-	s->next_try = lr_now() + RETRY_SAME;
+	s->same_delay = Min(Max(s->same_delay * 2, RETRY_SAME_MIN), RETRY_SAME_MAX);
+	s->next_try = lr_now() + s->same_delay;
 }
 
 void
