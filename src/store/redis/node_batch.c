@@ -453,7 +453,7 @@ owed_is_any(const NodeBatch *b)
 static bool
 owed_take(NodeBatch *b, const RedisValue *v, int64 now)
 {
-	if (v->type != REDIS_REPLY_ERROR && b->target.node != NODE_NONE)
+	if (v->type != REDIS_REPLY_ERROR)
 		silence_heard(now, 0);
 	return b->left_n > 0 ? left_take(b, v) : confirm_swallow(b, v);
 }
