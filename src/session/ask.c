@@ -105,7 +105,8 @@ request_require_name(const LrName *name, StoreId store)
 {
 	const StoreRoutine *routine = lr_store(store);
 
-	if (routine->takes_name == NULL || routine->takes_name(name->data, name->len))
+	if (routine->group_of == NULL ||
+		routine->group_of(name->data, name->len) != STORE_NO_GROUP)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

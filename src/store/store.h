@@ -287,6 +287,9 @@ typedef struct StoreListener StoreListener;
 #define STORE_NOT_CONNECTED		INT64CONST(-1)
 #define STORE_LET_GO			INT64CONST(-2)
 
+/* What group_of() returns for a name that the store cannot keep. */
+#define STORE_NO_GROUP			(-1)
+
 /* Events of a listener.  CONFIRMED: every message from now on arrives. */
 typedef enum StoreEvent
 {
@@ -417,10 +420,9 @@ typedef struct StoreRoutine
 	bool		(*takes_kind) (KindId kind);
 
 	/*
-	 * Can it keep a lock of that name?  Locks that are taken together have to be in the
-	 * same group.  NULL: any name; a single group.
+	 * Locks that are taken together have to be in the same group.  STORE_NO_GROUP: it
+	 * cannot keep a lock of that name.  NULL: a single group, with any name.
 	 */
-	bool		(*takes_name) (const char *name, int len);
 	int			(*group_of) (const char *name, int len);
 
 	/*

@@ -585,18 +585,14 @@ redis_takes_kind(KindId kind)
 }
 
 /*
- * redis_takes_name --- in a cluster, all keys of a lock have to be in one slot
+ * redis_group_of --- in a cluster, the slot, in which all keys of a lock have to be
  */
-static bool
-redis_takes_name(const char *name, int len)
-{
-	return !redis_url_is_cluster(lr_redis_url) || !slot_is_split(name, len);
-}
-
 static int
 redis_group_of(const char *name, int len)
 {
-	return redis_url_is_cluster(lr_redis_url) ? slot_of(name, len) : 0;
+	if (!redis_url_is_cluster(lr_redis_url))
+		return 0;
+	return slot_is_split(name, len) ? STORE_NO_GROUP : slot_of(name, len);
 }
 
 /*
@@ -652,7 +648,6 @@ const StoreRoutine redis_store = {
 	.has_part = redis_has_part,
 	.aim = redis_aim,
 	.takes_kind = redis_takes_kind,
-	.takes_name = redis_takes_name,
 	.group_of = redis_group_of,
 	.follow_start = redis_follow_start,
 	.follow_step = redis_follow_step,
