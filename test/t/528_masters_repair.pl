@@ -9,8 +9,8 @@
 # - who is away is given nothing, and asked nothing, until it is back
 # - who was found silent by a session, and by nobody else: when it answers again
 # - a lock that all have is not asked about
-# - who had the lock when another one was found without it, and was started again empty before it
-#   was asked whether it has it still
+# - who had the lock when another one was found without it, and was cut off, or started again empty,
+#   before it was asked whether it has it still
 # Proves G47.
 
 use LockRedis::Masters;
@@ -196,20 +196,42 @@ counted(0, 'nothing');
 	$session->quit;
 }
 
-# ---- who is asked whether we have it still was started again
+# ---- who would be asked first whether we have it still is cut off, or started again
 
+# The watchdog has renewed the lock at the first two nodes, and stands still when the third answers
+# that it has none.
+sub renewed_by_most
 {
 	$masters->wait_until_watched($node);
 	wait_for_calm();
 	my $renewals = $node->lock_stat('renewals');
-	my $repairs = $node->lock_stat('repairs');
 	my $session = without_the_third("SELECT redis_lock('asked')");
-	my $watchdog = $node->watchdog_pid;
 
 	poll_until('most to have renewed it', sub { $node->lock_stat('renewals') > $renewals });
-	kill 'STOP', $watchdog;
-	$masters->restart_empty(0);
+	kill 'STOP', $node->watchdog_pid;
 	$third->thaw;
+	return $session;
+}
+
+{
+	my $session = renewed_by_most();
+	my $repairs = $node->lock_stat('repairs');
+	my $watchdog = $node->watchdog_pid;
+
+	$nodes[0]->kill_clients('watchdog');
+	$masters->connect_to_all($session);
+	$session->query_is("SELECT redis_unlock('asked')", 't', 'given back meanwhile');
+	kill 'CONT', $watchdog;
+	poll_until('the third to be given it', sub { $node->lock_stat('repairs') > $repairs });
+	poll_until('and to give it back', sub { !$masters->all_keys });
+	$session->quit;
+}
+{
+	my $session = renewed_by_most();
+	my $repairs = $node->lock_stat('repairs');
+	my $watchdog = $node->watchdog_pid;
+
+	$masters->restart_empty(0);
 	kill 'CONT', $watchdog;
 	poll_until('the third to be given it',
 		sub { $node->lock_stat('repairs') > $repairs });

@@ -88,11 +88,11 @@ typedef enum CopyFate
 typedef struct CopyNote
 {
 	uint8		fate;			/* CopyFate */
-	uint8		other;			/* renewal, repair: a link whose node has the
-								 * lock; witness: the link of the repair */
 	bool		heard;			/* quorum_hear() has seen its answer */
-	int64		had_at;			/* renewal, repair, witness: when the node that
-								 * has the lock was asked to renew it */
+	uint16		other;			/* renewal, repair: links whose nodes had the
+								 * lock, as bits; witness: the link of the repair */
+	int64		had_at;			/* renewal, repair, witness: when the first of these
+								 * nodes was asked to renew it */
 	int			op;				/* the operation (of a group the first) on
 								 * which it is a vote; -1: none */
 } CopyNote;

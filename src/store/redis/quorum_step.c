@@ -409,7 +409,7 @@ quorum_turn_force(QuorumBatch *b, int which)
  * there is one.
  */
 static void
-quorum_repair(QuorumLink *l, int which, int other, int64 had_at)
+quorum_repair(QuorumLink *l, int which, int others, int64 had_at)
 {
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
@@ -420,7 +420,7 @@ quorum_repair(QuorumLink *l, int which, int other, int64 had_at)
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
 		return;
-	link_watch(l, create, COPY_REPAIRS, other, had_at);
+	link_watch(l, create, COPY_REPAIRS, others, had_at);
 	link_ask(l, 1, lr_now() + lr_call_budget());
 }
 
@@ -431,22 +431,55 @@ static void
 quorum_watch(QuorumBatch *b, int which)
 {
 	const int  *copies = b->states[which].copy;
-	int			other = 0;
-	int64		had_at;
+	int			others = 0;
+	int64		had_at = LR_NEVER;
 
-	while (quorum_copy(b, other, which) == NULL ||
-		   quorum_copy(b, other, which)->outcome != STORE_OK)
-		other++;
-	had_at = quorum_copy(b, other, which)->sent.at;
+	for (int i = 0; i < b->set.n; i++)
+	{
+		const StoreOp *copy = quorum_copy(b, i, which);
+
+		if (copy == NULL || copy->outcome != STORE_OK)
+			continue;
+		others |= 1 << i;
+		had_at = Min(had_at, copy->sent.at);
+	}
 	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
 
 		if (copy != NULL && copy->outcome == STORE_PENDING)
-			link_watch(b->link[i], copies[i], COPY_RENEWS, other, had_at);
+			link_watch(b->link[i], copies[i], COPY_RENEWS, others, had_at);
 		else if (copy != NULL)
-			quorum_repair(b->link[i], copies[i], other, had_at);
+			quorum_repair(b->link[i], copies[i], others, had_at);
 	}
+}
+
+/*
+ * link_has_stood --- does it still have the connection that it had then?
+ *
+ * Over one made since, the node may have forgotten what it had, or be another server.
+ */
+static bool
+link_has_stood(const QuorumLink *l, int64 since)
+{
+	return l->node.conn.state == CONN_READY && l->node.conn.connect.opened_at <= since;
+}
+
+/*
+ * quorum_witness --- a node that had the lock, and knows whether it has it still; NULL:
+ * none
+ */
+static QuorumLink *
+quorum_witness(const QuorumBatch *b, const CopyNote *note)
+{
+	for (int i = 0; i < b->set.n; i++)
+	{
+		QuorumLink *l = b->link[i];
+
+		if ((note->other & (1U << i)) != 0 && l != NULL && link_has_stood(l, note->had_at))
+			return l;
+	}
+	return NULL;
 }
 
 /*
@@ -460,20 +493,21 @@ static void
 quorum_ask_witness(QuorumBatch *b, int row, int which)
 {
 	QuorumLink *l = b->link[row];
-	QuorumLink *other = b->link[l->notes[which].other];
+	QuorumLink *witness = quorum_witness(b, &l->notes[which]);
+	int64		had_at = l->notes[which].had_at;
 	int			copy;
 
 	if (l->copies[which].outcome != STORE_OK)
 		return;
 	lr_count(STAT_REPAIRS);
-	if (other == NULL)
+	if (witness == NULL)
 		return;
-	copy = link_put(other, &l->copies[which], STORE_RENEW);
+	copy = link_put(witness, &l->copies[which], STORE_RENEW);
 	if (copy < 0)
 		return;
-	other->copies[copy].lease_ms = 1;
-	link_watch(other, copy, COPY_WITNESS, row, l->notes[which].had_at);
-	link_ask(other, 1, lr_now() + lr_call_budget());
+	witness->copies[copy].lease_ms = 1;
+	link_watch(witness, copy, COPY_WITNESS, row, had_at);
+	link_ask(witness, 1, lr_now() + lr_call_budget());
 }
 
 /*
@@ -485,12 +519,8 @@ quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
 {
 	QuorumLink *l = b->link[witness->notes[which].other];
 
-	/*
-	 * Over a connection made since it had the lock it may have forgotten that itself, or
-	 * be another server, which proves nothing.
-	 */
 	if (witness->copies[which].outcome == STORE_GONE &&
-		witness->node.conn.connect.opened_at <= witness->notes[which].had_at && l != NULL)
+		link_has_stood(witness, witness->notes[which].had_at) && l != NULL)
 		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
 				 lr_now() + lr_call_budget());
 }
