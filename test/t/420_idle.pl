@@ -102,6 +102,14 @@ $redis->foreign_unlock('foreign');
 is($two->wait->error, undef, 'and has the lock');
 is_closed($two, 'afterwards');
 
+# What no replica confirms is owed, and nobody reads it.
+$redis->foreign_lock('owed', owner => 'elsewhere:1', ms => 600_000);
+run($one, "SET lockredis.min_replicas = 1; SET lockredis.replica_timeout = '1s'");
+$one->query_is("SELECT redis_try_lock('owed')", 'f', 'busy');
+is_closed($one, 'behind an answer that is owed');
+$redis->cmd('DEL', 'owed');
+run($one, 'RESET lockredis.min_replicas; RESET lockredis.replica_timeout');
+
 # ----------
 # Settings
 # ----------

@@ -43,52 +43,34 @@ sub arm
 	return;
 }
 
-# The session is stopped at a function, in which its time-out strikes: it has passed
-# when the process goes on.  False, if it has come before that, so that more connections
-# were closed by it than before.  The debugger takes its time, so it was started before.
-sub stop_in
-{
-	my ($stop, $closes, $function, $sql) = @_;
-
-	$stop->attach;
-	$stop->run_to($function);
-	$one->start($sql);
-	$stop->wait_for_stop;
-	return 1 if $node->lock_stat('idle_closes') == $closes;
-	$stop->let_go;
-	$one->wait;
-	return 0;
-}
-
-# The time-out strikes after so many s; the next one is that long.
-sub strike
-{
-	my ($stop, $after, $next) = @_;
-
-	pause($after + 0.1);
-	$stop->out_of('idle_handler');
-	$stop->tell('set var lr_idle_timeout = ' . 1000 * $next);
-	$stop->let_go;
-	return;
-}
-
+# The session is stopped at a function, in which its time-out strikes: it has passed when the
+# process goes on.  If it has come before that, so that more connections were closed by it than
+# before, it is armed for longer.  The debugger takes its time, so it was started before.
 sub strike_in
 {
-	my ($function, $sql, $out, %opts) = @_;
+	my ($function, $sql, $out, $undo) = @_;
 
-	for (my $seconds = $first_s; $seconds <= ($opts{most} // $most_s); $seconds *= 2)
+	for (my $seconds = $first_s; $seconds <= $most_s; $seconds *= 2)
 	{
 		my $stop = LockRedis::Debugger->new($one->pid, later => 1);
 
 		arm($seconds);
 		my @before = figures();
-		if (stop_in($stop, $before[1], $function, $sql))
+		$stop->attach;
+		$stop->run_to($function);
+		$one->start($sql);
+		$stop->wait_for_stop;
+		if ($node->lock_stat('idle_closes') == $before[1])
 		{
-			$stop->tell($_) foreach @{ $opts{commands} || [] };
-			strike($stop, $seconds, $opts{next} || 600);
+			pause($seconds + 0.1);
+			$stop->out_of('idle_handler');
+			$stop->tell('set var lr_idle_timeout = 600000');
+			$stop->let_go;
 			return struck($function, $sql, $out, @before);
 		}
-		run($one, $opts{undo}) if $opts{undo};
+		$stop->let_go;
+		$one->wait;
+		run($one, $undo) if $undo;
 	}
 	die 'the time-out comes too early';
 }
@@ -122,35 +104,8 @@ run($one, "SELECT redis_unlock('k')");
 # A lock call
 # ----------
 
-is(strike_in('lt_grant', "SELECT redis_lock('k')", '', undo => "SELECT redis_unlock('k')"),
+is(strike_in('lt_grant', "SELECT redis_lock('k')", '', "SELECT redis_unlock('k')"),
 	'0, 0, 1', 'a lock call keeps its connection, one create');
 $one->query_is("SELECT redis_unlock('k')", 't', 'given back');
-
-# ----------
-# What is owed
-# ----------
-
-# There are no replicas to wait for, and something that they would have to have.
-my ($replica_s, $next_s) = (12, 24);
-run($one, "SET lockredis.min_replicas = 1; SET lockredis.replica_timeout = '${replica_s}s'");
-$redis->foreign_lock('foreign', owner => 'elsewhere:1', ms => 600_000);
-like(
-	strike_in(
-		'lt_found_busy', "SELECT redis_try_lock('foreign')",
-		'f',
-		commands => ['set var kept = 0'],
-		most => 8,
-		next => $next_s),
-	qr/^0, 0, /,
-	'not while an answer is owed');
-pause($replica_s + 0.1);
-my @before = figures();
-my $stop = LockRedis::Debugger->new($one->pid, later => 1);
-stop_in($stop, $before[1], 'node_batch_start', "SELECT redis_is_locked('foreign')")
-  or die "the time-out of $next_s s comes too early";
-strike($stop, $next_s - $replica_s, 600);
-is(struck('node_batch_start', "SELECT redis_is_locked('foreign')", 't', @before),
-	'1, 1, 1', 'but when it must be there, read or not');
-$redis->cmd('DEL', 'foreign');
 
 end_test($node, $redis);
