@@ -121,7 +121,7 @@ foreach my $goes_on (0, 1)
 	$proxy->reset_all;
 	poll_until('the new master to be missed', sub { !is_used($node, $proxy) });
 	$before = failovers();
-	pause(6);
+	pause(4.5);
 	is(failovers(), $before, 'one that has said so is not given up for a former one');
 	$proxy->mode('pass');
 	wait_until_used($node, $proxy);
@@ -136,7 +136,7 @@ foreach my $what ('most', 'dead')
 	$sentinels[2]->names($proxy, epoch => 6);
 	$sentinels[1]->names($proxy, epoch => 6) if $what eq 'most';
 	poll_until('the former one to be left', sub { failovers() > $before });
-	pause(6);
+	pause(4.5);
 	is(failovers(), $before + 1, "$what: the former one is not used again");
 	$proxy->mode('pass');
 	$proxy->reset_all;

@@ -65,7 +65,7 @@ sub renewed_since
 	my ($renewals) = @_;
 
 	poll_until('the lock to be renewed',
-		sub { $node->lock_stat('renewals') > $renewals + 1 });
+		sub { $node->lock_stat('renewals') > $renewals });
 	return;
 }
 
