@@ -325,10 +325,17 @@ health_judge(StoreHealth *h, const DueBatch *b)
  * ----------
  */
 
+/*
+ * health_retry_at --- see watchdog.h
+ *
+ * Not later than the next attempt, even if it took long to log that the store is down:
+ * otherwise that would be a probe alone, and a store that refuses all writes would seem to
+ * be up.
+ */
 int64
 health_retry_at(const StoreHealth *h)
 {
-	return lr_later(h->next_try, lr_now() + HEALTH_RETRY_MIN);
+	return h->next_try != 0 ? h->next_try : lr_now() + HEALTH_RETRY_MIN;
 }
 
 bool
