@@ -166,19 +166,11 @@ fallback_answered(StoreId store, int64 now)
 	}
 }
 
-/*
- * fallback_failed --- a store has not answered everything, or not done it
- *
- * If it did what it answered, it may have served others until then.
- */
 void
-fallback_failed(StoreId store, bool in_part)
+fallback_failed(StoreId store)
 {
-	if (!is_watched_store(store))
-		return;
-	steady_since = 0;
-	if (in_part)
-		silence_heard(lr_now(), 0);
+	if (is_watched_store(store))
+		steady_since = 0;
 }
 
 int64

@@ -214,15 +214,13 @@ log_down(const StoreError *error, bool still)
 
 /*
  * store_is_down --- the store has not answered everything, or not done it
- *
- * "in_part": see fallback_failed().
  */
 static void
-store_is_down(StoreHealth *h, const StoreError *error, bool in_part)
+store_is_down(StoreHealth *h, const StoreError *error)
 {
 	h->next_try = lr_now() + Min(h->retry_delay, probe_interval(h));
 	h->retry_delay = Min(h->retry_delay * 2, HEALTH_RETRY_MAX);
-	fallback_failed(h->id, in_part);
+	fallback_failed(h->id);
 	health_doubt_facts(h);
 	node_set_error(h->node, error->detail);
 	if (h->state == NODE_DOWN)
@@ -283,7 +281,6 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	const StoreOp *ops = b->ops;
 	bool		was_up = h->state == NODE_UP;
 	bool		answered = true;
-	bool		refused = false;
 	bool		usable = ops[0].outcome == STORE_OK;
 	uint32		epoch;
 
@@ -292,17 +289,16 @@ health_judge(StoreHealth *h, const DueBatch *b)
 		if (!is_of_node(h, &ops[i]))
 			continue;
 		answered = answered && was_answered(ops[i].outcome);
-		refused = refused || !is_usable(&ops[i]);
-		usable = usable && (i >= b->nheaders || ops[i].outcome == STORE_OK);
+		usable = usable && is_usable(&ops[i]) &&
+			(i >= b->nheaders || ops[i].outcome == STORE_OK);
 	}
 	if (answered)
 		node_set_silent(h->node, false);
 	if (b->nitems <= SMALL_BATCH && ops[0].outcome == STORE_OK)
 		node_set_round_trip(h->node, lr_now() - ops[0].sent.at);
-	if (!answered || refused || !usable)
+	if (!answered || !usable)
 	{
-		store_is_down(h, b->store->error(b->handle),
-					  ops[0].outcome == STORE_OK && !refused);
+		store_is_down(h, b->store->error(b->handle));
 		return;
 	}
 	store_is_up(h);

@@ -226,11 +226,8 @@ extern void fallback_asked(StoreId store, int64 now);
 /* The store has answered. */
 extern void fallback_answered(StoreId store, int64 now);
 
-/*
- * The store has not answered, or has refused.  "in_part": it has answered, but not everything,
- * and refused nothing.
- */
-extern void fallback_failed(StoreId store, bool in_part);
+/* The store has not answered, or has refused. */
+extern void fallback_failed(StoreId store);
 
 /* The interval at which a store has to be asked. */
 extern int64 fallback_probe_interval(StoreId store);
