@@ -43,23 +43,15 @@ is(watchdog_socket(), $connection, 'over the same connection');
 set_policy('noeviction');
 is($node->times_logged($evicts), 1, 'warned once');
 
-# The connection is lost, and is there again before anybody could call it down.
+# The connection is lost, and is there again before anybody could call it down.  Then the same Redis
+# has another address.
 $node->log_since_here;
 $redis->cmd('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
 $redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
 poll_until('the warning', sub { $node->logged($evicts) });
 poll_until('another connection',
 	sub { (watchdog_socket() // $connection) != $connection });
-is($node->times_logged($evicts), 1, 'warned once');
 is($node->times_logged(qr/is down/), 0, 'which was not down');
-set_policy('noeviction');
-
-# ----------
-# The same Redis at another address: it is warned of once
-# ----------
-
-$node->log_since_here;
-set_policy('allkeys-lru');
 $node->set('lockredis.url' => $redis->unix_url);
 poll_until('the socket',
 	sub { $node->lock_status('address') ne '127.0.0.1:' . $redis->port });
@@ -68,7 +60,7 @@ $node->set('lockredis.url' => $redis->url);
 poll_until('the other address',
 	sub { $node->lock_status('address') eq '127.0.0.1:' . $redis->port });
 $node->wait_for_up;
-is($node->times_logged($evicts), 1, 'a policy that evicts is warned of, once');
+is($node->times_logged($evicts), 1, 'a policy that evicts is warned of, once a Redis');
 like(
 	$node->log_text,
 	qr/DETAIL:  Its maxmemory-policy is "allkeys-lru"\.\n.*HINT:  .*noeviction/,
@@ -129,7 +121,7 @@ my $told;
 poll_until('the facts to be asked for', sub { ($told = $denied->()) >= 4 });
 my $asked = sub { $second->calls('time') };
 my $before = $asked->();
-poll_until('two more probes', sub { $asked->() >= $before + 2 });
+poll_until('another probe', sub { $asked->() > $before });
 is($denied->(), $told, 'not asked for again');
 
 # A right that connecting needs.
