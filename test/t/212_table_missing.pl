@@ -168,11 +168,11 @@ is_up('database created anew');
 # A database that nobody can connect to
 # ----------
 
-# The worker waits instead of starting and dying all the time: no worker dies meanwhile but the
+# The worker waits instead of starting and dying each second: no worker dies meanwhile but the
 # first one, which may find out by connecting, and one more.
 sub is_down_calmly
 {
-	my ($says, $name) = @_;
+	my ($says, $name, $seconds) = @_;
 
 	$node->log_since_here;
 	# Until it has ended it grants what is asked for.
@@ -182,27 +182,27 @@ sub is_down_calmly
 	is_down($says, $name);
 
 	# Nothing can be waited for here: that something does not happen.
-	pause(7);
+	pause($seconds);
 	cmp_ok($node->times_logged(qr/FATAL: /), '<=', 2, "$name: the worker does not die again and again");
 	$one->query_fails("SELECT redis_try_lock('down')", '55000', $says, "$name: says it still");
 	return;
 }
 
 $node->value(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'locks'});
-is_down_calmly(qr/Database "locks" is invalid, as DROP DATABASE was interrupted/, 'invalid');
+is_down_calmly(qr/Database "locks" is invalid, as DROP DATABASE was interrupted/, 'invalid', 4);
 $node->safe_psql('postgres', $_) foreach 'DROP DATABASE locks', 'CREATE DATABASE locks';
 $node->safe_psql('locks', 'CREATE EXTENSION lockredis');
 is_up('made anew');
 
 $node->value('ALTER DATABASE locks ALLOW_CONNECTIONS false');
-is_down_calmly(qr/Database "locks" accepts no connections/, 'closed');
+is_down_calmly(qr/Database "locks" accepts no connections/, 'closed', 4);
 $node->value('ALTER DATABASE locks ALLOW_CONNECTIONS true');
 is_up('opened');
 
 my $version = $node->data_dir . '/base/'
   . $node->value(q{SELECT oid FROM pg_database WHERE datname = 'locks'}) . '/PG_VERSION';
 rename $version, "$version.away" or die "could not rename $version: $!";
-is_down_calmly(qr/Database "locks" could not be connected to; the server log says why/, 'damaged');
+is_down_calmly(qr/Database "locks" could not be connected to; the server log says why/, 'damaged', 7);
 ok($node->logged(qr/PG_VERSION/), 'damaged: it says why');
 rename "$version.away", $version or die "could not rename $version.away: $!";
 is_up('mended');

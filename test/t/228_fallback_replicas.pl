@@ -27,7 +27,7 @@ my ($node, undef, $proxy, $table) = LockRedis::Node->create_fallback(
 	'main',
 	redis => $redis,
 	settings => {
-		'lockredis.lease' => '1min',
+		'lockredis.lease' => '15s',
 		'lockredis.command_timeout' => '3s',
 		'lockredis.replica_timeout' => '1s'
 	});
@@ -88,7 +88,7 @@ $none->query_is('SELECT redis_unlock_all()', '1', 'given back');
 
 # Put off
 wait_for_replicas($redis, 1);
-run($one, "SELECT redis_lock('xx'), redis_lock('y')");
+run($one, $_) foreach "SET lockredis.lease = '1min'", "SELECT redis_lock('xx'), redis_lock('y')";
 $node->cut_off($proxy);
 poll_until("$_ to be in the table", sub { is_in($table, $_) }) foreach 'xx', 'y';
 lose_replica();

@@ -125,7 +125,7 @@ sub run
 sub reconnect
 {
 	my ($times) = @_;
-	my $before = connects();
+	my $before = $node->lock_stat('connects');
 	my $wrong = 0;
 
 	foreach my $i (1 .. $times)
@@ -136,13 +136,8 @@ sub reconnect
 		$wrong++ unless $result->out eq 't|t' && $result->{raw} eq '';
 	}
 	is($wrong, 0, "$times lost connections were not noticed");
-	cmp_ok(connects() - $before, '>=', $times, 'and were made anew');
+	cmp_ok($node->lock_stat('connects') - $before, '>=', $times, 'and were made anew');
 	return;
-}
-
-sub connects
-{
-	return $node->lock_stat('connects');
 }
 
 # Those of these kinds that have a connection all the time.
