@@ -1,8 +1,8 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Clients of Redisson's fair lock that are killed, with sessions of two servers in the
-# same queue: one that waits, as the first or in the middle.  Those behind it come in their
-# order when its time is over, and lose nothing else.
+# A client of Redisson's fair lock that is killed, with sessions of two servers in the
+# same queue: those behind one that waits come in their order when its time is over, and lose
+# nothing else.
 # Proves G1, G5, G21.
 
 use LockRedis::Redisson;
@@ -18,59 +18,23 @@ my @sessions = map {
 } $far, $near, $far;
 my $holder = patient_session($near);
 
-# A thread of Redisson that stands in the queue, in a process of its own.
-sub waiting_thread
-{
-	my ($key) = @_;
-	my $java = LockRedis::Redisson->new;
-	my $before = queue($key);
+# A thread of Redisson stands in the queue as the first, in a process of its own.
+my $java = LockRedis::Redisson->new;
+$holder->query("SELECT redis_fair_lock('k')");
+$java->connect('a', $redis);
+$java->send('a.1', 'fair.lock', 'k', 600_000);
+poll_until('its place', sub { queue('k') == 1 });
+my ($place) = queue('k');
+my @waiting = map { [ $_, wait_fairly($_, 'k') ] } @sessions;
 
-	$java->connect('a', $redis);
-	$java->send('a.1', 'fair.lock', $key, 600_000);
-	poll_until('its place', sub { queue($key) == $before + 1 });
-	return ($java, (queue($key))[-1]);
-}
+$java->kill9;
+$holder->query_is("SELECT redis_unlock('k')", 't', 'a message for one who is dead');
+is((queue('k'))[0], $place, 'he stands there');
+$holder->query_is("SELECT redis_try_fair_lock('k')", 'f', 'and is the next, as long as he counts');
 
 # Redisson's places count until a time of theirs: five minutes behind those of the ones
 # before it and the lease of the lock.  It is over now.
-sub its_time_is_over
-{
-	my ($key, $place) = @_;
-
-	$redis->cmd('ZADD', "redisson_lock_timeout:{$key}", 'XX', 1, $place);
-	return;
-}
-
-# The first of the queue: those behind it wait until its time is over.
-{
-	$holder->query("SELECT redis_fair_lock('first')");
-	my ($java, $place) = waiting_thread('first');
-	my @waiting = map { [ $_, wait_fairly($_, 'first') ] } @sessions;
-
-	$java->kill9;
-	$holder->query_is("SELECT redis_unlock('first')", 't', 'a message for one who is dead');
-	is((queue('first'))[0], $place, 'he stands there');
-	$holder->query_is("SELECT redis_try_fair_lock('first')", 'f',
-		'and is the next, as long as he counts');
-	its_time_is_over('first', $place);
-	each_in_turn('first', 'behind the first', @waiting);
-}
-
-# In the middle: nobody before it waits for that.
-{
-	$holder->query("SELECT redis_fair_lock('middle')");
-	my $before = wait_fairly($sessions[0], 'middle');
-	my ($java, $place) = waiting_thread('middle');
-	my @waiting = map { [ $_, wait_fairly($_, 'middle') ] } @sessions[ 1 .. 2 ];
-
-	$java->kill9;
-	$holder->query_is("SELECT redis_unlock('middle')", 't', 'given back');
-	# Or it has not run for a second, and comes behind the others.
-	poll_until('the one before it',
-		sub { !$sessions[0]->is_running || !grep { $_ eq $before } queue('middle') }, 60);
-	is(scalar(grep { $_ eq $place } queue('middle')), 1, 'he stands there');
-	its_time_is_over('middle', $place);
-	each_in_turn('middle', 'behind the middle', [ $sessions[0], $before ], @waiting);
-}
+$redis->cmd('ZADD', 'redisson_lock_timeout:{k}', 'XX', 1, $place);
+each_in_turn('k', 'behind the first', @waiting);
 
 end_test([ $near, $far ], $redis);
