@@ -2,62 +2,76 @@
 
 # The end of a transaction while Redis fails: the release never raises, delays the
 # client by its budget at most, and what was not answered is given back by the
-# watchdog, for COMMIT, ROLLBACK, savepoints, exception blocks and many locks.
-# Proves G5, G15.
+# watchdog, for COMMIT, ROLLBACK, savepoints and many locks.  All that may fail is
+# before the commit: the guard without an answer, a cancel.  Sessions that end.
+# (Exception blocks, connections that are closed in the middle and a crash are the simulator's:
+# its mutants raises_in_abort, waits_in_abort, release_unknown, unread_all and same_instance.)
+# Proves G5, G12, G15.
 
 use LockRedis::Test qw(:DEFAULT run);
-use LockRedis::Topic::CommitFaults;
 
-start_servers();
+# Budget of a call, and what may be added on a busy machine.
+my ($connect, $command) = (limit(0.5), limit(2));
+my $budget = ($connect + $command) * 1000;
+my $slack = limit(6) * 1000;
+my ($node, $redis, $proxy, $one) = LockRedis::Node->create_behind_proxy(
+	'main', sessions => 1,
+	settings => {
+		'lockredis.lease' => '10min',
+		'lockredis.connect_timeout' => "${connect}s",
+		'lockredis.command_timeout' => "${command}s"
+	});
+
+# Afterwards Redis has every script: a fault is to hit the first attempt.
+run($one,
+	q{CREATE TABLE t (a int);
+	  BEGIN; SELECT redis_lock('warm'), redis_lock('warm'), redis_xact_lock('warm');
+	  SELECT redis_unlock_all(); COMMIT;
+	  SET lockredis.commit_guard = 'verify'; SELECT redis_xact_lock('warm');
+	  RESET lockredis.commit_guard});
+
+# All is well again, and nothing has been forgotten.
+sub recovered
+{
+	my ($s, $name) = @_;
+
+	poll_until('all locks to be given back',
+		sub { !$redis->all_keys && $node->count_locks == 0 });
+	$node->wait_until_asked($s);
+	return $s->query_is(
+		"BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b'); COMMIT",
+		'|', "$name: locks work again, and all were given back");
+}
+
+sub new_connections
+{
+	my ($mode) = @_;
+
+	$proxy->mode($mode);
+	return $proxy->reset_all;
+}
 
 # A release is the only request that publishes.
+my @on_reply = (on => 'reply', match => 'redisson_lock__channel', times => 0);
+
+# What is done, and undone
 my %fault = (
-	'stopped' => {
-		do => sub { $redis->stop(keep => 1) },
-		undo => sub { $redis->start }
-	},
-	'stopped, its data lost' => {
-		do => sub { $redis->stop },
-		undo => sub { $redis->start }
-	},
-	'frozen' => {
-		do => sub { $redis->freeze },
-		undo => sub { $redis->thaw }
-	},
-	'unreachable' => {
-		do => sub { $proxy->mode('hang'); $proxy->reset_all },
-		undo => sub { $proxy->mode('pass') }
-	},
-	'refusing connections' => {
-		do => sub { $proxy->mode('refuse'); $proxy->reset_all },
-		undo => sub { $proxy->mode('pass') }
-	},
-	'resetting connections' => {
-		do => sub { $proxy->mode('reset'); $proxy->reset_all },
-		undo => sub { $proxy->mode('pass') }
-	},
-	'dropping the reply' => {
-		do => sub {
-			$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 0);
-		},
-		undo => sub { $proxy->clear }
-	},
-	'sending half of the reply' => {
-		do => sub {
-			$proxy->rule(
-				on => 'reply',
-				match => 'redisson_lock__channel',
-				action => 'truncate',
-				bytes => 3,
-				times => 0,
-				then => 'hold');
-		},
-		undo => sub { $proxy->clear; $proxy->release }
-	},
-	'answering with an error' => {
-		do => sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 1) },
-		undo => sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 0) }
-	});
+	'stopped' => [ sub { $redis->stop(keep => 1) }, sub { $redis->start } ],
+	'stopped, its data lost' => [ sub { $redis->stop }, sub { $redis->start } ],
+	'frozen' => [ sub { $redis->freeze }, sub { $redis->thaw } ],
+	'unreachable' => [ sub { new_connections('hang') }, sub { $proxy->mode('pass') } ],
+	'refusing connections' => [ sub { new_connections('refuse') }, sub { $proxy->mode('pass') } ],
+	'resetting connections' => [ sub { new_connections('reset') }, sub { $proxy->mode('pass') } ],
+	'dropping the reply' =>
+	  [ sub { $proxy->rule(@on_reply, action => 'drop') }, sub { $proxy->clear } ],
+	'sending half of the reply' => [
+		sub { $proxy->rule(@on_reply, action => 'truncate', bytes => 3, then => 'hold') },
+		sub { $proxy->clear; $proxy->release }
+	],
+	'answering with an error' => [
+		sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 1) },
+		sub { $redis->cmd('CONFIG', 'SET', 'min-replicas-to-write', 0) }
+	]);
 
 # [name, before the fault, the end under the fault, rows that are written,
 # whether the transaction goes on].
@@ -85,7 +99,7 @@ foreach my $fault (sort keys %fault)
 			my ($name, $begin) = @{ $ends[$i] };
 			run($many[$i], "$begin; SELECT redis_xact_lock('a $i'), redis_xact_lock('b $i')");
 		}
-		$fault{$fault}{do}->();
+		$fault{$fault}[0]->();
 		$many[$_]->start($ends[$_][2]) foreach 0 .. $#ends;
 		foreach my $i (0 .. $#ends)
 		{
@@ -102,134 +116,17 @@ foreach my $fault (sort keys %fault)
 			cmp_ok($result->ms, '<', $budget + $slack, 'in time');
 		}
 		is($node->count_rows('t') - $before, $rows, 'the outcomes are right');
-		$fault{$fault}{undo}->();
+		$fault{$fault}[1]->();
 		recovered($_, "Redis $fault") foreach $many[0], $many[-1];
 	};
 }
 $_->quit foreach @many;
 
-# What a fault does not stop: the release is repeated, and all keys are free
-# when COMMIT returns, or soon after if that takes long.
-my %hiccup = (
-	'scripts were flushed' => sub { $redis->cmd('SCRIPT', 'FLUSH') },
-	'the connection was closed' => sub { $proxy->reset_all },
-	'the connection was killed' =>
-	  sub { $redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes') },
-	'the request resets the connection' =>
-	  sub { $proxy->rule(match => 'redisson_lock__channel', action => 'reset') },
-	'the reply resets the connection' =>
-	  sub { $proxy->rule(match => 'redisson_lock__channel', action => 'cut') },
-	'Redis was restarted' => sub { $redis->restart(keep => 1) });
-
-foreach my $hiccup (sort keys %hiccup)
-{
-	foreach my $end (@ends[ 0, 3 ])
-	{
-		my ($name, $begin, $sql, $rows, $goes_on) = @$end;
-
-		subtest "$hiccup, $name" => sub {
-			my $before = $node->count_rows('t');
-
-			# More than one command of the batch.
-			run($one,
-				"$begin;
-				 SELECT count(redis_xact_lock('k ' || i)) FROM generate_series(1, 120) i");
-			$hiccup{$hiccup}->();
-			my $result = $one->query($sql);
-			is($result->{raw}, '', 'works');
-			poll_until('all locks to be given back', sub { !$redis->all_keys });
-			run($one, 'COMMIT') if $goes_on;
-			is($node->count_rows('t') - $before, $rows, 'with the right outcome');
-			$proxy->clear;
-			recovered($one, $name);
-		};
-	}
-}
-
-# ----------
-# Savepoints and exception blocks under a fault
-# ----------
-
-# No release is answered.  Each round has a lock of its own if the store could
-# be asked (after a time-out it is left alone until the watchdog has heard from
-# it), and fails; the locks from before the loop stay, and so does the lock of
-# the round that succeeds.
-subtest 'exception blocks while no release is answered' => sub {
-	run($one, "BEGIN; SELECT redis_xact_lock('outer'); INSERT INTO t VALUES (1)");
-	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop', times => 0);
-	my $result = $one->query(
-		q{DO $$
-		  DECLARE
-		      failed int := 0;
-		      unreachable int := 0;
-		  BEGIN
-		      FOR i IN 1 .. 4 LOOP
-		          BEGIN
-		              PERFORM redis_xact_lock('round ' || i);
-		              RAISE division_by_zero;
-		          EXCEPTION
-		              WHEN division_by_zero THEN
-		                  failed := failed + 1;
-		              WHEN system_error OR io_error THEN
-		                  unreachable := unreachable + 1;
-		          END;
-		          IF redis_is_held('round ' || i) OR NOT redis_is_held('outer') THEN
-		              RAISE 'wrong locks are held';
-		          END IF;
-		      END LOOP;
-		      RAISE NOTICE '%', failed > 0 AND failed + unreachable = 4;
-		  END $$});
-	is($result->error, undef, 'goes on');
-	is_deeply([ map { $_->message } $result->notices ], ['t'], 'each round failed');
-	cmp_ok($result->ms, '<', 4 * $budget + $slack, 'within a budget each');
-	my $before = $node->count_rows('t');
-	$one->query_is('COMMIT', '', 'commits');
-	is($node->count_rows('t') - $before, 1, 'with its row');
-	$proxy->clear;
-	recovered($one, 'exception blocks');
-};
-
-# A re-entry that has to lengthen the lease fails in a savepoint: what was held
-# before is held, in one scope, and the transaction goes on.
-subtest 're-entries that are not answered' => sub {
-	foreach my $again ('redis_xact_lock', 'redis_lock')
-	{
-		my $before = $node->count_rows('t');
-
-		run($one,
-			"BEGIN; INSERT INTO t VALUES (1);
-			 SELECT redis_xact_lock('a', '1 min'); SAVEPOINT s");
-		$proxy->rule(on => 'reply', match => 'EVALSHA', action => 'drop');
-		$one->query("SELECT $again('a', '1 h')")
-		  ->fails('58030', qr/did not answer/, "$again fails");
-		run($one, 'ROLLBACK TO s');
-		$one->query_is("SELECT redis_is_held('a'), redis_hold_count('a')",
-			't|1', 'held as before');
-		is( $node->value('SELECT scope, hold_count FROM redis_locks'),
-			'transaction|1', 'and shown so');
-		$one->query_is('COMMIT', '', 'commits');
-		is($node->count_rows('t') - $before, 1, 'with its row');
-		recovered($one, $again);
-	}
-};
-
-subtest 'nested savepoints, Redis frozen' => sub {
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('outer')");
-	run($one, "SAVEPOINT s$_; SELECT redis_xact_lock('in $_')") foreach 1 .. 5;
-	$redis->freeze;
-	my $result = $one->query('ROLLBACK TO s1');
-	is($result->error, undef, 'rolled back');
-	cmp_ok($result->ms, '<', $budget + $slack, 'five levels within one budget');
-	$result = $one->query('ROLLBACK');
-	is($result->error, undef, 'and all of it');
-	cmp_ok($result->ms, '<', $budget + $slack, 'in time');
-	$redis->thaw;
-	recovered($one, 'nested savepoints');
-};
-
-# ----------
-# Many locks, single statements, procedures
-# ----------
+# Scripts that were flushed do not stop it: the release is repeated, more than one command of it.
+run($one, "BEGIN; SELECT count(redis_xact_lock('k ' || i)) FROM generate_series(1, 120) i");
+$redis->cmd('SCRIPT', 'FLUSH');
+is($one->query('COMMIT')->{raw}, '', 'scripts were flushed: works');
+recovered($one, 'scripts were flushed');
 
 subtest '1,000 locks, Redis frozen' => sub {
 	my $before = $node->count_rows('t');
@@ -247,16 +144,91 @@ subtest '1,000 locks, Redis frozen' => sub {
 	recovered($one, '1,000 locks');
 };
 
-subtest 'a statement fails, its release not answered' => sub {
-	$proxy->rule(on => 'reply', match => 'redisson_lock__channel', action => 'drop');
-	run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('a')");
-	my $result = $one->query('SELECT 1/0');
-	$result->fails('22012', qr/division by zero/, 'with its own error');
-	cmp_ok($result->ms, '<', $budget + $slack, 'in time');
-	$one->query_is('ROLLBACK', '', 'rolled back');
-	recovered($one, 'a failed statement');
+# ----------
+# Before the commit: there it may fail, cleanly
+# ----------
+
+subtest 'the guard gets no answer' => sub {
+	foreach my $name ('frozen', 'stopped')
+	{
+		my $before = $node->count_rows('t');
+
+		run($one,
+			"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
+			 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
+		$fault{$name}[0]->();
+		my $result = $one->query('COMMIT');
+		like($result->sqlstate, qr/^58/, "$name: the commit fails")
+		  || diag $result->{raw};
+
+		# Asking, then giving back; by then the node is known not to answer.
+		cmp_ok($result->ms, '<', 2 * $budget + $slack, 'in time');
+		is($node->count_rows('t'), $before, 'nothing is committed');
+		$one->query_is('SELECT 1', 1, 'the next statement works');
+		$fault{$name}[1]->();
+		recovered($one, $name);
+	}
 };
 
-nothing_worse(0);
+# A cancel while the guard waits: the transaction fails, and releases.
+subtest 'cancelled while the guard asks' => sub {
+	my $before = $node->count_rows('t');
+	my $id;
+
+	run($one,
+		"BEGIN; SET LOCAL lockredis.commit_guard = 'verify';
+		 SELECT redis_xact_lock('verified'); INSERT INTO t VALUES (1)");
+	$id = $proxy->rule(match => 'verified', action => 'hold');
+	$one->start('COMMIT');
+	$proxy->wait_for_rule($id);
+	$one->cancel;
+	$one->wait->fails('57014', qr/cancel/, 'the commit fails');
+	$proxy->let_go;
+	is($node->count_rows('t'), $before, 'nothing is committed');
+	recovered($one, 'cancelled');
+};
+
+# ----------
+# Sessions that end
+# ----------
+
+# The release is under way and is not answered; it cannot be interrupted, as the
+# transaction is committed, but it ends.
+foreach my $signal ('terminate', 'cancel')
+{
+	subtest "$signal while the release is not answered" => sub {
+		my $s = $node->session;
+		my $before = $node->count_rows('t');
+
+		run($s,
+			"SELECT redis_lock('session'); BEGIN; INSERT INTO t VALUES (1);
+			 SELECT redis_xact_lock('a')");
+		my $id = $proxy->rule(match => 'redisson_lock__channel', action => 'hold');
+		$s->start('COMMIT');
+		$proxy->wait_for_rule($id);
+		is($node->count_rows('t') - $before, 1, 'it is committed');
+		my $begin = now();
+		$s->signal($signal eq 'cancel' ? 'INT' : 'TERM');
+		if ($signal eq 'cancel')
+		{
+			is($s->wait->{raw}, '', 'a cancel comes too late');
+			$s->query_is('SELECT 1', 1, 'and is forgotten');
+		}
+		else
+		{
+			poll_until('the backend to end', sub { $s->is_gone });
+			cmp_ok((now() - $begin) * 1000,
+				'<', 2 * $budget + $slack, 'it ends in time');
+			$s->wait;
+		}
+		$proxy->let_go;
+		$s->quit;
+		recovered($one, $signal);
+	};
+}
+
+# Whatever happened, nothing worse has.
+ok(!$node->logged(qr/PANIC|TRAP:|while in COMMIT|terminated by signal|out of shared memory/),
+	'no PANIC, no failed assertion, no warning of the transaction machinery');
 
 end_test($node, $redis);

@@ -94,17 +94,6 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 # What it waits for
 # ----------
 
-# The end of a session and DISCARD ALL wait longer.
-{
-	run($one, "SELECT redis_lock('seen')");
-	my $id = $proxy->rule(match => 'seen', action => 'hold');
-	$one->start('DISCARD ALL');
-	$proxy->wait_for_rule($id);
-	ok($node->wait_for_event($one, 'Extension'), 'waiting for Redis is a wait event');
-	$proxy->let_go;
-	is($one->wait->error, undef, 'it returns');
-}
-
 {
 	my $other = LockRedis::Node->create('table', mode => 'table', settings => \%settings);
 	my $s = $other->session;

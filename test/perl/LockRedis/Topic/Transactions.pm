@@ -39,7 +39,7 @@ sub start_servers
 		proxy => $proxy,
 		settings => {
 			'lockredis.lease' => '10min',
-			'lockredis.max_locks' => 10_100,
+			'lockredis.max_locks' => 3100,
 			'lockredis.command_timeout' => limit(20) . 's',
 			max_prepared_transactions => 2,
 			max_parallel_workers => 4
