@@ -30,10 +30,8 @@ sub begin
 
 sub finish
 {
-	my (@other_nodes) = @_;
-
 	$_->quit foreach $one, $two;
-	nothing_left([ $node, @other_nodes ], $redis, keys => $counters);
+	nothing_left($node, $redis, keys => $counters);
 	return;
 }
 
@@ -275,39 +273,5 @@ subtest 'a plain lock and a holder that does not know' => sub {
 	$redis->cmd('DEL', 'acct');
 	finish();
 };
-
-# ----------
-# The order of reading and locking
-# ----------
-
-# one: read / two: lock, read, write, commit / one: lock, write
-# The documentation says that the lock comes first.  Where it does not, READ
-# COMMITTED loses the update, and the higher levels fail at the fence table.
-foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
-{
-	subtest "read before the lock, $level" => sub {
-		begin();
-		$one->query("BEGIN ISOLATION LEVEL $level");
-		my $seen = read_account($one);
-		$two->query("BEGIN; SELECT redis_fenced_xact_lock('acct')");
-		write_account($two, read_account($two) + 10);
-		$two->query('COMMIT');
-		my $result = $one->query("SELECT redis_fenced_xact_lock('acct')");
-		if ($level eq 'READ COMMITTED')
-		{
-			is($result->out, 2, 'the lock is had');
-			write_account($one, $seen + 1);
-			$one->query('COMMIT');
-			is(account(), 101, 'and the update of the other one lost');
-		}
-		else
-		{
-			$result->fails('40001', qr/could not serialize/, 'refused');
-			$one->query('ROLLBACK');
-			is(account(), 110, 'no update is lost');
-		}
-		finish();
-	};
-}
 
 done_testing();
