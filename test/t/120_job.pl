@@ -46,24 +46,6 @@ SQL
 		1, 'on a snapshot taken after the lock');
 	is(done(), 'meanwhile', 'the first one was rolled back');
 
-	# Even at a higher level, and without a warning.
-	start_sleeper($one, 'fresh');
-	$two->query("SET default_transaction_isolation = 'repeatable read'");
-	$two->query('TRUNCATE watch');
-	$two->start(
-		q{CALL redis_with_lock('fresh', 'INSERT INTO watch SELECT current_setting(''transaction_isolation''), count(*) FROM done', wait => NULL)}
-	);
-	$node->wait_for_waiters('fresh', 1);
-	$node->safe_psql('postgres', "INSERT INTO done VALUES ('meanwhile')");
-	$one->cancel;
-	$one->wait;
-	my $result = $two->wait;
-	is($result->out . $result->{raw}, 't', 'REPEATABLE READ: runs, no warning');
-	is($node->value("SELECT at || ' ' || visible FROM watch"),
-		'repeatable read 1', 'on a snapshot taken after the lock');
-	$two->query('RESET default_transaction_isolation');
-	done();
-
 	# The lock goes after the commit, which goes on until somebody waits: whoever gets
 	# it sees what was done.
 	$node->safe_psql('postgres', <<'SQL');
@@ -299,22 +281,6 @@ subtest 'arguments' => sub {
 	};
 	$one->query_is("CALL redis_with_lock('k', 'SELECT 1', hold_at_least => '0')",
 		't', 'hold_at_least 0');
-	nothing_left($node, $redis);
-};
-
-# A plain client that has no psql around it: pgbench sends a simple query or
-# Parse, Bind and Execute, with a parameter for the key.
-subtest 'simple and extended protocol' => sub {
-	foreach my $protocol ('simple', 'extended', 'prepared')
-	{
-		$node->pgbench(
-			"-n -t 3 -M $protocol", 0, [qr{processed: 3/3}], [qr{^$}],
-			"pgbench, $protocol", { $protocol => <<'SQL' });
-\set k random(1, 1000000)
-CALL redis_with_lock('pgbench ' || :k, 'INSERT INTO done VALUES (''pgbench'')');
-SQL
-		is(done(), 'pgbench pgbench pgbench', "$protocol: it has run");
-	}
 	nothing_left($node, $redis);
 };
 

@@ -3,10 +3,12 @@
 # CALL redis_with_lock, the command: which ones there may be, errors come
 # through as they are, jobs in jobs; whatever ends the command, the lock is
 # given back, not before its transaction has ended; nothing but the runner gives
-# it back.
-# Proves G24.
+# it back, or lets somebody else have it for a while: a second one of the same job
+# never runs beside it.  A job's lock that is found lost when the runner gives it back, and
+# how often a session has a lock besides a job that failed.
+# Proves G2, G6, G24.
 
-use LockRedis::Test qw(:DEFAULT quoted);
+use LockRedis::Test qw(:DEFAULT quoted run);
 use LockRedis::Topic::Jobs;
 use PostgreSQL::Test::Utils;
 
@@ -120,38 +122,6 @@ sub memory_peak
 
 	return $status =~ /^VmHWM:\s+(\d+) kB/m ? $1 : die 'no VmHWM';
 }
-
-# A command that is a CALL may end transactions; the lock stays.
-subtest 'a command that commits and rolls back' => sub {
-	$node->safe_psql('postgres', <<'SQL');
-CREATE PROCEDURE steps() LANGUAGE plpgsql AS $$
-BEGIN
-	FOR i IN 1 .. 4 LOOP
-		INSERT INTO done VALUES (i || '/' || redis_hold_count('steps') || '/' || redis_is_locked('steps'));
-		PERFORM redis_xact_lock('step');
-		IF i % 2 = 0 THEN
-			ROLLBACK;
-		ELSE
-			COMMIT;
-		END IF;
-		IF redis_hold_count('steps') <> 1 OR redis_hold_count('step') <> 0 THEN
-			RAISE EXCEPTION 'held: %, %', redis_hold_count('steps'), redis_hold_count('step');
-		END IF;
-	END LOOP;
-	PERFORM pg_sleep(600);
-END $$;
-SQL
-	$one->start("CALL redis_with_lock('steps', 'CALL steps()')");
-	$node->wait_for_event($one, 'PgSleep');
-	is(done(), '1/1/true 3/1/true', 'commits and rollbacks of the command');
-	$two->query_is("CALL redis_with_lock('steps', 'SELECT 1')", 'f',
-		'the lock stays');
-	is($node->value("SELECT scope, granted FROM redis_locks WHERE key = 'steps'"),
-		'session|t', 'and is shown');
-	$one->cancel;
-	$one->wait->fails('57014', qr/user request/, 'cancelled');
-	nothing_left($node, $redis);
-};
 
 # ----------
 # Errors
@@ -288,33 +258,68 @@ foreach my $how (sort keys %stops)
 # Nobody else gives the lock back
 # ----------
 
+#   A: the job's command waits for a condition of the job's lock: that gives the lock back
+#   B: runs the job, and has the lock
+#   A: is told, waits until B has done, and goes on: the job has run twice
+# Each of them, called by the command: what it returns, and the error that ends the job.
+my @calls = (
+	[ 'a wait for a condition', "redis_condition_wait('job', '1 s')", undef, '55000' ],
+	[ 'a wait for a condition, of a lock that the command has besides',
+		"redis_try_lock('job') AND redis_condition_wait('job', '1 s')", undef, '55000' ],
+	[ 'an unlock', "redis_unlock('job')", 'false' ],
+	[ 'an unlock of all', 'redis_unlock_all()', '0' ],
+	[ 'an unlock of several', "redis_multi_unlock(ARRAY['job'])", 'false' ],
+	[ 'one too many', "redis_try_lock('job') AND redis_unlock('job') AND redis_unlock('job')",
+		'false' ]);
+
+$node->safe_psql('postgres', <<'SQL');
+CREATE PROCEDURE undoes() LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM redis_xact_lock('job');
+	ROLLBACK;
+	PERFORM redis_unlock_all();
+	COMMIT;
+END $$;
+SQL
+
+foreach my $call (@calls)
+{
+	my ($name, $sql, $returns, $sqlstate) = @$call;
+	my $job = "INSERT INTO done SELECT ($sql)::text; INSERT INTO done SELECT pg_sleep(30)";
+
+	$one->start("CALL redis_with_lock('job', " . quoted($job) . ')');
+	if ($sqlstate)
+	{
+		$one->wait->fails($sqlstate, qr/cannot wait for a condition of the lock "job"/,
+			"$name: an error");
+		is(done(), '', "$name: nothing was done");
+		$one->query('SELECT redis_unlock_all()');
+		released('job', "$name: the lock is free");
+		next;
+	}
+	$node->wait_for_event($one, 'PgSleep');
+	$two->query_is("CALL redis_with_lock('job', 'INSERT INTO done VALUES (''twice'')')", 'f',
+		"$name: the job does not run a second time");
+	$one->cancel;
+	$one->wait->fails('57014', qr/cancel/, "$name: ended");
+	is(done(), '', "$name: which is rolled back");
+	released('job', "$name: the lock is free");
+
+	$one->query("CALL redis_with_lock('job', " . quoted("INSERT INTO done SELECT ($sql)::text") . ')');
+	is(done(), $returns, "$name: returns");
+	released('job', "$name: the lock is free after the job");
+}
+
+# A procedure of the command that ends transactions.
+$one->start("CALL redis_with_lock('job', 'CALL undoes(); SELECT pg_sleep(30)')");
+$node->wait_for_event($one, 'PgSleep');
+$two->query_is("CALL redis_with_lock('job', 'SELECT 1')", 'f', 'after ROLLBACK and COMMIT');
+$one->cancel;
+$one->wait->fails('57014', qr/cancel/, 'ended');
+released('job', 'the lock is free');
+
 subtest "the runner's hold" => sub {
 	my $held = "INSERT INTO done SELECT redis_hold_count(''own'') || ''/'' || redis_is_locked(''own'')";
-
-	foreach my $unlock ("redis_unlock('own')", 'redis_unlock_all()')
-	{
-		my $quoted = $unlock;
-		$quoted =~ s/'/''/g;
-		my $result = $one->query(
-			"CALL redis_with_lock('own', 'SELECT $quoted; $held')");
-
-		is($result->out, 't', "$unlock in the command");
-		is( join('', map { $_->message } $result->warnings),
-			$unlock =~ /all/ ? '' : 'you don\'t own the Redis lock "own"',
-			$unlock =~ /all/ ? 'no warning' : 'a warning');
-		is(done(), '1/true', 'does not give it back');
-
-		# Holds of the command's own can be given back, one or all.
-		$result = $one->query(
-			"CALL redis_with_lock('own', 'SELECT redis_lock(''own''), redis_lock(''own''); SELECT $quoted; $held')"
-		);
-		is($result->{raw}, '', "$unlock of the command's own holds");
-		is(done(), $unlock =~ /all/ ? '1/true' : '2/true', 'only those');
-		is($one->value("SELECT redis_hold_count('own')"),
-			$unlock =~ /all/ ? 0 : 1, 'what the command leaves held stays');
-		$one->query('SELECT redis_unlock_all()');
-	}
-	nothing_left($node, $redis);
 
 	# The session has the key already.
 	$one->query_is("SELECT redis_lock('own')", '', 'held by the session');
@@ -348,5 +353,122 @@ SQL
 	is(done(), 'session1 true/false', 'only the job has it in the command');
 	nothing_left($node, $redis);
 };
+
+# ----------
+# A loss that is found when the lock is given back
+# ----------
+
+# What else the session has of that key is lost as well and has yet to be told of; the transaction
+# that goes on after the job has done nothing under the job's lock, so it may commit.
+run($one, 'CREATE TABLE t (a int)');
+run($_, "SET lockredis.lease = '10min'") foreach $one, $two;
+
+my $job = q{CALL redis_with_lock('k', 'SELECT pg_advisory_lock_shared(1)', ran => ran)};
+my $in_a_do = sub {
+	my ($more) = @_;
+	return "DO \$\$ DECLARE ran boolean; BEGIN $job; $more; END \$\$";
+};
+
+# The lock goes while the command runs, which has written nothing.
+sub run_and_lose
+{
+	my ($sql, $lose) = @_;
+
+	run($two, 'SELECT pg_advisory_lock(1)');
+	$one->start($sql);
+	poll_until('the command to wait',
+		sub { $node->value('SELECT count(*) FROM pg_locks WHERE NOT granted') == 1 });
+	$lose->();
+	run($two, 'SELECT pg_advisory_unlock(1)');
+	my $result = $one->wait;
+	run($one, 'SELECT pg_advisory_unlock_all()');
+	return $result;
+}
+
+# How the session knows: it does not before it gives the lock back; or it does.
+my %lose = (
+	'found by the release' => sub { $redis->cmd('DEL', 'k') },
+	'known before' => sub { $node->value("SELECT redis_force_unlock('k')") });
+
+foreach my $how (sort keys %lose)
+{
+	# The session has the key too: then it has to be known, as the job's hold is not the last.
+	foreach my $holds ($how eq 'known before' ? (1, 2) : ())
+	{
+		run($one, "SELECT redis_lock('k')") foreach 1 .. $holds;
+		my $result = run_and_lose($in_a_do->('NULL'), $lose{$how});
+		is($result->error, undef, "$how, $holds holds: the job ends");
+		is_deeply(
+			[ map { $_->message } $result->warnings ],
+			['the lock "k" was lost'],
+			'with a warning');
+		$one->query_fails('INSERT INTO t VALUES (1)',
+			'55000', qr/"k" was lost.*redis_unlock/s, 'what the session has is lost');
+		$one->query_warns("SELECT redis_unlock('k')", 'f', '01000', qr/"k" was lost/,
+			'until it is unlocked');
+		$one->query_is('INSERT INTO t VALUES (1); DELETE FROM t', '', 'which ends it');
+	}
+
+	# It has not.
+	my $result = run_and_lose($in_a_do->('INSERT INTO t VALUES (2)'), $lose{$how});
+	is($result->error, undef, "$how: what comes after the job is committed");
+	is_deeply(
+		[ map { $_->message } $result->warnings ],
+		['the lock "k" was lost'],
+		'with a warning');
+	is($node->value('SELECT count(*) FROM t'), 1, 'indeed');
+	run($one, 'DELETE FROM t');
+}
+
+# What the session unlocks then is another matter.
+{
+	run($one, "SELECT redis_lock('k')");
+	my $result =
+	  run_and_lose($in_a_do->("INSERT INTO t VALUES (3); PERFORM redis_unlock('k')"),
+		$lose{'known before'});
+	$result->fails('55000', qr/"k" was lost/, 'a loss that is unlocked after the job');
+	is($node->value('SELECT count(*) FROM t'), 0, 'nothing was written');
+}
+
+#
+# A job that fails beside holds of the session
+#
+
+# The store knows nothing of how many there are; the next one gets the lock as it should be.
+foreach my $command ('SELECT 1/0', q{CALL redis_with_lock('k', 'SELECT 1/0')})
+{
+	run($one, "SELECT redis_lock('k'), redis_lock('k')");
+	(my $quoted = $command) =~ s/'/''/g;
+	$one->query_fails("CALL redis_with_lock('k', '$quoted')",
+		'22012', qr/division/, "$command fails");
+	$one->query_is("SELECT redis_hold_count('k')", 2, 'two holds are left');
+	$one->query_is("SELECT redis_unlock('k'), redis_unlock('k')", 't|t', 'given back');
+	is(scalar($redis->all_keys), 0, 'all of it');
+}
+
+# A waiter gets the lock as it should be.
+{
+	my $before = $node->lock_stat('handoffs');
+
+	run($one, "SELECT redis_lock('k')");
+	$one->query("CALL redis_with_lock('k', 'SELECT 1/0')");
+	$two->start("SELECT redis_lock('k')");
+	$node->wait_for_waiters('k', 1);
+	run($one, "SELECT redis_unlock('k')");
+	is($two->wait->error, undef, 'the next one has it');
+	is($node->lock_stat('handoffs') - $before, 1, 'handed over');
+	is_deeply([ values %{ $redis->hash('k') } ], [1], 'as it should be');
+	run($two, "SELECT redis_unlock('k')");
+}
+
+# The lock was lost: its session sees it.
+{
+	run($one, "SELECT redis_lock('k')");
+	$one->query(q{CALL redis_with_lock('k', 'SELECT redis_force_unlock(''k''); SELECT 1/0')});
+	$one->query_fails("SELECT redis_lock('k')",
+		'55000', qr/was lost/, 'a lock that was lost meanwhile is lost');
+	$one->query_warns("SELECT redis_unlock('k')",
+		'f', '01000', qr/was lost/, 'until it is unlocked');
+}
 
 end_test($node, $redis);

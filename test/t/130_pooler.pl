@@ -5,11 +5,16 @@
 # lockredis.session_locks = off, and what would happen otherwise is shown; in
 # session mode the reset query gives session-level locks back, DISCARD ALL as
 # well as redis_unlock_all(); clients that vanish leave nothing.
+# What docs/waiting.md says of limits and of clients that have gone:
+# - transaction_timeout ends the session (other limits are in 012_wait)
+# - a waiter whose client has gone stays in the queue, unless client_connection_check_interval
+#   has its session look; when its turn comes it gives the lock back
+# - waiting clients of a pooler occupy its connections to the server: when all of them wait, the
+#   unlock of a token lock has to wait for one of them; its query_timeout does not end a wait
 # Proves G10.
 
 use LockRedis::Pooler;
 use LockRedis::Test;
-use PostgreSQL::Test::Utils;
 
 LockRedis::Pooler->need;
 
@@ -64,44 +69,6 @@ subtest 'transaction mode, transaction-level locks' => sub {
 	  map { $_->value("SELECT redis_fenced_xact_lock('tx')") } $one, $two, $one;
 	is("@tokens", '1 2 3', 'fencing tokens');
 	$_->quit foreach $one, $two;
-	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-};
-
-# Eight clients, two connections to the server; each transaction reads, and
-# writes one more.  Without the lock updates are lost.
-subtest 'transaction mode, under load' => sub {
-	my $dir = PostgreSQL::Test::Utils::tempdir();
-	my $transactions = 8 * 40;
-
-	foreach my $lock ('', "SELECT redis_xact_lock('load');\n")
-	{
-		my $script = $dir . '/' . ($lock ? 'with' : 'without') . '.sql';
-		append_to_file($script,
-			"BEGIN;\n${lock}SELECT v AS seen FROM account \\gset\nUPDATE account SET v = :seen + 1;\nEND;\n"
-		);
-		my $run = sub {
-			$node->safe_psql('postgres', 'UPDATE account SET v = 0');
-			my ($out, $err) = run_command(
-				[
-					'pgbench', '-n', '-c', '8', '-j', '2', '-t', '40', '-f',
-					$script, $pooler->connstr('tx')
-				]);
-			note $out;
-			return $out =~ m{actually processed: $transactions/$transactions\n}
-			  && $node->value('SELECT v FROM account');
-		};
-
-		if ($lock)
-		{
-			is($run->(), $transactions, "$transactions transactions, none lost");
-		}
-		else
-		{
-			poll_until('an update to be lost without the lock',
-				sub { $run->() < $transactions });
-			pass('without the lock, updates are lost');
-		}
-	}
 	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
 };
 
@@ -225,18 +192,95 @@ foreach my $mode ('tx', 'sess')
 	};
 }
 
-# PgBouncer itself is killed, with locks of both kinds held through it.
-subtest 'the pooler is killed' => sub {
-	my @clients = map { $pooler->session($_) } 'tx', 'sess';
+$pooler->stop;
 
-	$clients[0]->query("BEGIN; SELECT redis_xact_lock('killed 1')");
-	$clients[1]->query("SELECT redis_lock('killed 2')");
-	is($node->count_locks, 2, 'two locks');
-	kill 'KILL', $pooler->{pid};
-	waitpid $pooler->{pid}, 0;
-	delete $pooler->{pid};
-	nothing_left($node, $redis, keys => qr/^redisson_lock_token:/);
-	$_->quit foreach @clients;
+# ----------
+# Clients that wait
+# ----------
+
+$node->set(client_connection_check_interval => 0);
+$redis->cmd('FLUSHALL');
+my ($one, $two, $three) = map { $node->session } 1 .. 3;
+
+subtest 'transaction_timeout' => sub {
+	$one->query("SELECT redis_lock('k')");
+	if ($node->value('SHOW server_version_num') >= 170000)
+	{
+		my $ends = $node->session;
+
+		$ends->query("SET transaction_timeout = '500 ms'");
+		$ends->query("SELECT redis_try_lock('k', '10 min')")
+		  ->fails('25P04', qr/transaction timeout/, 'transaction_timeout: the session ends');
+		$node->wait_for_waiters('k', 0);
+	}
+	$one->query_is("SELECT redis_unlock('k')", 't', 'given back');
 };
 
+sub waiting_pids
+{
+	return $node->value(
+		q{SELECT string_agg(pid::text, ' ' ORDER BY waiting_since) FROM redis_locks WHERE waiting_since IS NOT NULL});
+}
+
+foreach my $wait (q{SELECT redis_lock('k')}, q{CALL redis_await_lock('k')})
+{
+	subtest "gone from $wait" => sub {
+		my ($unseen, $seen) = map { $node->session } 1 .. 2;
+		my @pids = map { $_->pid } $unseen, $seen;
+
+		$one->query("SELECT redis_lock('k')");
+		$seen->query("SET client_connection_check_interval = '50 ms'");
+		$node->queue_up('k', $unseen, $wait, $seen, $wait);
+		is(waiting_pids(), "@pids", 'two wait');
+		$_->vanish foreach $unseen, $seen;
+		$node->wait_for_waiters('k', 1);
+		is(waiting_pids(), $pids[0], 'who does not look stays when both clients have gone');
+		$three->start("SELECT redis_lock('k')");
+		$node->wait_for_waiters('k', 2);
+		$one->query_is("SELECT redis_unlock('k')", 't', 'given back');
+		is($three->wait->error, undef, 'the dead client gets it, and gives it back');
+		$three->query_is("SELECT redis_unlock('k')", 't', 'given back');
+		nothing_left($node, $redis);
+	};
+}
+
+subtest 'a pool that is full of waiters' => sub {
+	my $pooler =
+	  LockRedis::Pooler->new($node, 'full', default_pool_size => 2, admin_users => 'pgbouncer');
+	my ($holder, @waiters) = map { $pooler->session('tx') } 1 .. 3;
+
+	$holder->query_is("SELECT redis_token_lock('k', '1 h', 'mine')", 'mine', 'a token lock');
+	$node->queue_up('k', map { ($_, "SELECT redis_token_lock('k', '1 h', 'theirs')") } @waiters);
+	$holder->start("SELECT redis_token_unlock('k', 'mine')");
+	poll_until('the unlock to wait for a connection', sub { $pooler->waiting_clients == 1 });
+	is($redis->cmd('EXISTS', 'k'), 1, 'the holder cannot give it back');
+	$node->value(
+		'SELECT count(pg_cancel_backend(pid)) FROM (SELECT pid FROM redis_locks WHERE waiting_since IS NOT NULL ORDER BY waiting_since LIMIT 1) q'
+	);
+	is($holder->wait->value, 't', 'when a wait ends it can');
+	my @results = map { $_->wait } @waiters;
+	is(scalar(grep { ($_->sqlstate // '') eq '57014' } @results), 1, 'one was cancelled');
+	is(scalar(grep { $_->out eq 'theirs' } @results), 1, 'the other one has the lock');
+	$holder->query_is("SELECT redis_token_unlock('k', 'theirs')", 't', 'given back');
+	$_->quit foreach $holder, @waiters;
+	$pooler->stop;
+	nothing_left($node, $redis);
+};
+
+subtest 'query_timeout of PgBouncer' => sub {
+	my $pooler = LockRedis::Pooler->new($node, 'timeout', query_timeout => 3);
+	my $client = $pooler->session('sess');
+
+	$one->query("SELECT redis_lock('k')");
+	$client->start("SELECT redis_lock('k')");
+	$node->wait_for_waiters('k', 1);
+	like($client->wait->error, qr/query timeout/, 'the client gets an error');
+	is($node->count_locks('waiting_since IS NOT NULL'), 1, 'its session waits on');
+	$one->query_is("SELECT redis_unlock('k')", 't', 'given back');
+	$client->quit;
+	$pooler->stop;
+	nothing_left($node, $redis);
+};
+
+$_->quit foreach $one, $two, $three;
 done_testing();
