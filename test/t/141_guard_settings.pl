@@ -1,8 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
 # The settings of the commit guard, which are copied when the lock is taken:
-# commit_guard = off, the strictest of a key, on_lost; the margin before the end
-# of a lease; given leases are renewed from pre-commit to the release.
+# commit_guard = off, the strictest of a key, on_lost; given leases are renewed from
+# pre-commit to the release; a session that commits is not signalled.  (145_guard_codes has
+# a lease that is about to end; that it is renewed first, and that the guard looks again after it
+# has waited for Redis, is the simulator's: its mutants floor_never, guard_from_reply and
+# look_1_guard_once.)
 # Proves G12, G14.
 
 use LockRedis::Test qw(:DEFAULT run);
@@ -201,83 +204,107 @@ subtest 'given leases are renewed past pre-commit' => sub {
 };
 
 # ----------
-# The margin
+# The end of a transaction
 # ----------
 
-# Four given leases of the same length, committed when so much of them is left;
-# all are taken at once, because it takes as long as the lease.  (Beyond 10 s the
-# margin is no longer a tenth.)
-#
-# plenty    more than a tenth: no round trip
-# little    less than a tenth: renewed on the spot, one round trip
-# session   the same for a session-level lock of a writer
-# alone     less than a tenth, and the store cannot be reached: refused
-# Who wakes up so late that less is left than was meant proves nothing: then all once more.
-subtest 'margin' => sub {
-	my $lease = 10;
-	my $plenty = $lease * 0.3;
-	my $little = $lease * 0.08;
-	my (%result, %sent, $renewed, $refused);
+# A session past pre-commit, of COMMIT, PREPARE or COMMIT PREPARED, is never signalled; one that
+# was signalled just before fails there by the guard, unless the loss has ended.
+run($one, "SET lockredis.on_lost = 'cancel'");
 
-	my $in_time = sub {
-		my %s = (
-			map({ ($_ => $node->session) } qw(plenty little session)),
-			alone => $far->session);
-		my $watch = $redis->monitor;
-		my $before = $far->lock_stat('commits_refused');
-		my $late = 0;
+# ----------
+# Signalled before, and the loss is over
+# ----------
 
-		foreach my $name (sort keys %s)
-		{
-			my $lock = $name eq 'session' ? 'redis_lock' : 'redis_xact_lock';
-			my $left = $name eq 'plenty' ? $plenty : $little;
-
-			run($s{$name},
-				"BEGIN; SELECT $lock('$name', '$lease s'); INSERT INTO t VALUES (1)");
-			$s{$name}->start(
-				qq{SELECT clock_timestamp() + expires_in AS ends FROM redis_locks WHERE key = '$name' \\gset
-				   SELECT pg_sleep(extract(epoch FROM :'ends'::timestamptz - clock_timestamp()) - $left);
-				   COMMIT;
-				   SELECT extract(epoch FROM :'ends'::timestamptz - clock_timestamp())});
-		}
-		$proxy->mode('refuse');
-		$proxy->reset_all;
-
-		my %address = map { $_->{name} => $_->{addr} } $redis->clients;
-		foreach my $name (sort keys %s)
-		{
-			$result{$name} = $s{$name}->wait;
-			my ($left) = $result{$name}->out =~ /(-?[\d.]+)\z/;
-			$late = 1 if !defined $left || $left < ($name eq 'plenty' ? 1.2 : 0.05);
-		}
-		$renewed = $redis->cmd('PTTL', 'session');
-		$refused = $far->lock_stat('commits_refused') - $before;
-		my @lines = $watch->stop;
-		foreach my $name (qw(plenty little session))
-		{
-			my $address = $address{ 'lockredis-session-' . $s{$name}->pid };
-			$sent{$name} = grep { /\[\d+ \Q$address\E\] "EVAL/ && /"$name"/ } @lines;
-		}
-		$s{session}->query('SELECT redis_unlock_all()');
-		$s{alone}->query_is('SELECT 1', 1, 'the session goes on');
-		$_->quit foreach values %s;
-		$proxy->mode('pass');
-		$far->wait_for_up;
-		return !$late;
+# one    has k, taken after the savepoint; sleeps
+# two    takes it by force: signal
+# one    57014; ROLLBACK TO: the loss is over; COMMIT at once
+foreach my $guard (qw(lease verify off))
+{
+	subtest "the loss ended with its savepoint, $guard" => sub {
+		run($one,
+			"SET lockredis.commit_guard = '$guard'; BEGIN; INSERT INTO t VALUES (1);
+			 SAVEPOINT s; SELECT redis_xact_lock('k')");
+		sleeps($one);
+		$two->take_away('k');
+		$one->wait->fails('57014', qr/cancel/, 'cancelled');
+		my $refused = $node->lock_stat('commits_refused');
+		$one->query_is('ROLLBACK TO s; COMMIT', '', 'COMMIT');
+		is($node->lock_stat('commits_refused'), $refused, 'nothing was refused');
 	};
-	poll_until('all to commit in time', $in_time, 300);
-	is($result{$_}->error, undef, "$_: committed") foreach qw(plenty little session);
-	cmp_ok($renewed, '>', $little * 1000, 'the session-level lease was renewed');
-	$result{alone}->fails(
-		'40001',
-		qr/could not commit because the lease of the lock "alone" is about to end\n.*HINT:  Start the transaction again/s,
-		'without the store it is refused');
-	is($far->value('SELECT count(*) FROM t'), 0, 'and nothing is committed');
-	is($refused, 1, 'which is counted');
-	is_deeply(
-		\%sent,
-		{ plenty => 2, little => 3, session => 2 },
-		'take and release, and one to renew where little was left');
+}
+run($one, 'RESET lockredis.commit_guard');
+
+# ----------
+# Past pre-commit
+# ----------
+
+# Whether the signal is sent is known when redis_force_unlock returns.
+foreach my $end (
+	[ 'COMMIT', 'BEGIN; INSERT INTO t VALUES (1)' ],
+	[ 'COMMIT', "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('k')" ],
+	[ "PREPARE TRANSACTION 'p'", 'BEGIN; INSERT INTO t VALUES (1)' ],
+	[
+		"COMMIT PREPARED 'p'",
+		"BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'p'"
+	])
+{
+	my ($sql, $begin) = @$end;
+
+	foreach my $on_lost ('cancel', 'terminate')
+	{
+		subtest "$sql after $begin, $on_lost" => sub {
+			run($one, "SET lockredis.on_lost = '$on_lost'; SELECT redis_lock('k'); $begin");
+			$node->set(synchronous_standby_names => 'nobody');
+			$one->start($sql);
+			$node->wait_for_event($one, 'SyncRep');
+			$two->take_away('k');
+			$node->set(synchronous_standby_names => '');
+			is($one->wait->{raw}, '', 'its wait was not cut');
+			$one->query_warns("SELECT redis_unlock('k')", 'f', '01000',
+				qr/by force/, 'the loss is there to be seen');
+			run($one, "COMMIT PREPARED 'p'") if $sql =~ /PREPARE /;
+		};
+	}
+}
+run($one, "SET lockredis.on_lost = 'cancel'");
+
+# To be sure that those can fail
+subtest 'a cancel would cut that wait' => sub {
+	run($one, 'BEGIN; INSERT INTO t VALUES (1)');
+	$node->set(synchronous_standby_names => 'nobody');
+	$one->start('COMMIT');
+	$node->wait_for_event($one, 'SyncRep');
+	$one->cancel;
+	like($one->wait->{raw}, qr/canceling wait for synchronous replication/, 'it does');
+	$node->set(synchronous_standby_names => '');
+};
+
+# It is one statement that is spared, not the session.
+subtest 'signals come again afterwards' => sub {
+	$one->query_fails("COMMIT PREPARED 'none'", '42704', qr/does not exist/,
+		'COMMIT PREPARED that fails');
+	run($one, "SELECT redis_lock('k')");
+	$one->query_fails("COMMIT PREPARED 'none'", '42704', qr/does not exist/,
+		'with a lock');
+	sleeps($one);
+	$two->take_away('k');
+	$one->wait->fails('57014', qr/cancel/, 'the next statement is cancelled');
+	$one->query("SELECT redis_unlock('k')");
+};
+
+# Documented: PostgreSQL gives the transaction its id after the guard has looked.
+subtest 'NOTIFY alone' => sub {
+	my $three = $node->session;
+
+	run($three, "SELECT redis_lock('k')");
+	$two->take_away('k');
+	$three->query_is('NOTIFY n', '', 'goes out under a lost session-level lock');
+	$three->query("SELECT redis_unlock('k'); BEGIN; SELECT redis_xact_lock('k')");
+	$two->take_away('k');
+	run($three, 'NOTIFY n');
+	$three->query_fails('COMMIT', '40001', qr/"k" was lost/,
+		'not under a transaction-level one');
+	$three->quit;
 };
 
 end_test([ $node, $far ], $redis);

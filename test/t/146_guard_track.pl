@@ -1,10 +1,9 @@
 # Copyright (c) 2026, lockredis contributors
 
 # What a transaction remembers of locks that it has given back: nothing, in
-# whatever order, and what it has to remember of those that it has.  ROLLBACK TO
-# forgets unlocked losses of locks that were taken inside, and only those; the
-# record of a token belongs to the subtransaction.
-# Proves G6, G30.
+# whatever order, and what it has to remember of those that it has; the
+# record of a token belongs to the subtransaction.  (Which losses ROLLBACK TO forgets: 140_guard.)
+# Proves G30.
 
 use LockRedis::Test qw(:DEFAULT run);
 
@@ -71,46 +70,6 @@ foreach my $name (sort keys %loop)
 		$one->quit;
 	};
 }
-
-# What was dropped on the way must not be missed.
-subtest 'losses are still told apart' => sub {
-	my $many = q{DO $$ BEGIN FOR i IN 1 .. 50 LOOP
-		PERFORM redis_lock('a'), redis_lock('b');
-		PERFORM redis_unlock('a'), redis_unlock('b');
-		END LOOP; END $$};
-
-	foreach my $key (qw(outer middle inner))
-	{
-		my $takes = sub { $_[0] eq $key ? "SELECT redis_lock('k');" : '' };
-
-		run($one,
-			"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT o; "
-			  . $takes->('outer')
-			  . "$many; SAVEPOINT m; "
-			  . $takes->('middle')
-			  . "$many; SAVEPOINT i; "
-			  . $takes->('inner')
-			  . $many);
-		$two->take_away('k');
-		$one->query("SELECT redis_unlock('k'); $many; ROLLBACK TO m");
-		$key eq 'outer'
-		  ? $one->query_fails('COMMIT', '55000', qr/"k" was lost/,
-			"$key: taken before the savepoint")
-		  : $one->query_is('COMMIT', '', "$key: taken inside");
-	}
-};
-
-# Taken before, given back, taken again inside: what counts is the last time.
-subtest 'taken again' => sub {
-	run($one,
-		"BEGIN; INSERT INTO t VALUES (1); SAVEPOINT o; SELECT redis_xact_lock('k');
-		 SELECT redis_lock('k'); SELECT redis_unlock('k');
-		 SAVEPOINT i; SELECT redis_lock('k')");
-	$two->take_away('k');
-	$one->query("SELECT redis_unlock('k'); ROLLBACK TO i");
-	$one->query_fails('COMMIT', '40001', qr/"k" was lost/,
-		'the transaction-level one is lost');
-};
 
 # The owner's trigger on the fence table takes further fenced locks, for which it
 # runs again.  All of their records are made when the last lock has been taken,
