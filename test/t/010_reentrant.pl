@@ -228,29 +228,6 @@ of_redis 'no commands that could be counted' => sub {
 	is(scalar(keys %{ { map { (split /:/)[0] => 1 } keys %seen } }), 1, 'with one uuid');
 }
 
-#
-# Two servers on one Redis exclude each other.
-#
-{
-	$one->query_is("SELECT redis_try_lock('shared')", 't', 'taken here');
-	my $mine = $redis->owner_of('shared');
-	$away->query_is(
-		"SELECT redis_try_lock('shared'), redis_is_held('shared'), redis_is_locked('shared'), redis_lock_owner('shared')",
-		"f|f|t|$mine",
-		'busy there, with the owner');
-	$away->query_warns("SELECT redis_unlock('shared')",
-		'f', '01000', qr/own/, 'cannot be given back there');
-	is($redis->owner_of('shared'), $mine, 'nothing has happened to it');
-	$one->query_is("SELECT redis_unlock('shared')", 't', 'given back here');
-	$away->query_is("SELECT redis_try_lock('shared')", 't', 'taken there');
-	of_redis 'there is one server' => sub {
-		isnt((split /:/, $redis->owner_of('shared'))[0],
-			(split /:/, $mine)[0], 'by another uuid');
-	};
-	$one->query_is("SELECT redis_try_lock('shared')", 'f', 'busy here');
-	$away->query_is("SELECT redis_unlock('shared')", 't', 'given back there');
-}
-
 # Somebody elsewhere waits for a key that is locked here.
 sub wait_for_listener
 {

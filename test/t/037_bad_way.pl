@@ -12,7 +12,7 @@ use LockRedis::Test;
 use LockRedis::Topic::Budgets;
 
 my $cut_off = qr/closed the connection|connection to the node was lost/;
-my ($node, $redis, $one, $two) = servers(sessions => 2);
+my ($node, $redis, $one) = servers(sessions => 1);
 
 # ----------
 # A bad way to the right node
@@ -167,16 +167,6 @@ foreach my $round (1 .. 5)
 is($again->out, 'f|f|t', 'a create on a connection that was just ended');
 $one->query_is("SELECT redis_unlock('after')", 't', 'is had once');
 
-# At rest, all at once.
-$one->value("SELECT redis_lock('rest')");
-$two->value("SELECT redis_lock('rest2')");
-$proxy->reset_all;
-$one->query_is("SELECT redis_unlock('rest')", 't', 'reset at rest: unlock');
-$proxy->reset_all;
-$two->query_is("SELECT redis_try_lock('rest')", 't', 'reset at rest: lock');
-$two->query_is("SELECT redis_unlock_all()", '2', 'and unlock all');
-$one->query_is("SELECT redis_is_locked('k')", 'f', 'reset at rest: inspect');
-
 # connect() that does not return.  Kept connections are not concerned.
 $node->set(%short);
 $one->query_is("SELECT redis_is_locked('k')", 'f', 'connected');
@@ -191,7 +181,4 @@ $proxy->mode('pass');
 poll_until('the store to be back',
 	sub { $fresh->query("SELECT redis_try_lock('k')")->out eq 't' });
 
-$_->quit foreach $one, $two, $fresh;
-nothing_left($node, $redis);
-$proxy->stop;
-done_testing();
+end_test($node, $redis);
