@@ -103,9 +103,8 @@ sub finish_sending ($self)
 	return;
 }
 
-sub _serve
+sub _serve ($listener, $orders, $say, $named)
 {
-	my ($listener, $orders, $say, $named) = @_;
 	my $now = {};
 	my (%in, %flood, %rest);    # flood: so far of what is repeated
 	my $readers = IO::Select->new($listener, $orders);

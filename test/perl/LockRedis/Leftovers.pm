@@ -107,15 +107,12 @@ sub _what_is_left ($nodes, $redis, %opts)
 	foreach my $node (@$nodes)
 	{
 		# A session counts itself: the one that asks has no connection.
-		my ($backends, $rows) = split /\n/, $node->safe_psql(
-			'postgres', q{
-			SELECT count(*) - 1 FROM pg_stat_activity
-			 WHERE backend_type = 'client backend';
-			SELECT l FROM redis_locks l;}), 2;
+		my $backends = $node->value(
+			q{SELECT count(*) - 1 FROM pg_stat_activity WHERE backend_type = 'client backend'});
+		my $rows = $node->value('SELECT l FROM redis_locks l');
 
 		$allowed += $backends + 2;
-		push @left, 'redis_locks of ' . $node->name . ": $rows"
-		  if defined $rows;
+		push @left, 'redis_locks of ' . $node->name . ": $rows" if $rows ne '';
 	}
 
 	foreach my $key ($redis->all_keys)

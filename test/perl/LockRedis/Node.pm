@@ -84,7 +84,7 @@ sub create ($class, $name, %opts)
 	return $node if defined $opts{start} && !$opts{start};
 
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION lockredis')
+	$node->value('CREATE EXTENSION lockredis')
 	  unless defined $opts{extension} && !$opts{extension};
 	return $node unless $opts{sessions};
 

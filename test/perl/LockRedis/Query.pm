@@ -34,9 +34,8 @@ my %as_text = (
 	pg_enable_utf8 => 0,
 	pg_expand_array => 0);
 
-sub output_of
+sub output_of ($node, $dbname, $sql)
 {
-	my ($node, $dbname, $sql) = @_;
 	my $server = DBI->connect(
 		'dbi:Pg:' . join(';', 'host=' . $node->host, 'port=' . $node->port, "dbname=$dbname"),
 		undef, undef, \%as_text)

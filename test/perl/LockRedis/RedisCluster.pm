@@ -114,11 +114,7 @@ sub new ($class, %opts)
 sub _allow_failovers ($self)
 {
 	$self->wait_until_steady;
-	foreach my $node ($self->nodes)
-	{
-		$node->configure('cluster-replica-no-failover' => 'no');
-		$node->cmd('CONFIG', 'SET', 'cluster-replica-no-failover', 'no');
-	}
+	$_->config_set('cluster-replica-no-failover' => 'no') foreach $self->nodes;
 	return;
 }
 
@@ -126,12 +122,7 @@ sub _allow_failovers ($self)
 sub be_patient ($self, $yes)
 {
 	return unless $self->{replaces};
-	foreach my $node ($self->nodes)
-	{
-		$node->configure('cluster-node-timeout' => limit($yes ? 60_000 : 2000));
-		$node->cmd('CONFIG', 'SET', 'cluster-node-timeout', $node->{config}{'cluster-node-timeout'})
-		  if $node->pid && !$node->{frozen};
-	}
+	$_->config_set('cluster-node-timeout' => limit($yes ? 60_000 : 2000)) foreach $self->nodes;
 	return;
 }
 
@@ -154,10 +145,8 @@ sub _awake ($self) { return grep { $_->pid && !$_->{frozen} } $self->nodes; }
 # The nodes that run say the same of all slots, each of which is served, and of who is whose
 # replica, and have heard of each other's numbers.  Before that, what moves could be claimed back
 # by an old message.
-sub wait_until_steady
+sub wait_until_steady ($self)
 {
-	my ($self) = @_;
-
 	poll_until(
 		'the cluster to be steady',
 		sub {

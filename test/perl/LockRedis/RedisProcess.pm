@@ -40,6 +40,14 @@ sub configure ($self, %settings)
 	return;
 }
 
+# The same, and of the server that runs and answers
+sub config_set ($self, $name, $value)
+{
+	$self->configure($name => $value);
+	$self->cmd('CONFIG', 'SET', $name, $value) if $self->{pid} && !$self->{frozen};
+	return;
+}
+
 # Start the server and wait until it answers; loading => 1 only until it
 # listens (it may still be loading its data then).
 sub start ($self, %opts)
@@ -164,8 +172,7 @@ sub start_loading ($self, $delay)
 # Load the rest at once, and delete the keys of stop_full.
 sub forget_loading ($self)
 {
-	$self->configure('key-load-delay' => 0);
-	$self->cmd('CONFIG', 'SET', 'key-load-delay', 0);
+	$self->config_set('key-load-delay' => 0);
 	poll_until('Redis to have loaded its data',
 		sub { !ref $self->try_cmd('PING') });
 	$self->cmd('DEL', map { "loading-$_" } 1 .. 1000);

@@ -143,10 +143,8 @@ sub each_in_turn ($key, $name, @waiting)
 	return;
 }
 
-sub of_ours
+sub of_ours ($session)
 {
-	my ($session) = @_;
-
 	return {
 		begin => sub { $session->start("SELECT redis_fair_lock('$_[0]')") },
 		is_done => sub { !$session->is_running },

@@ -137,10 +137,8 @@ foreach (split /\n/, $functions)
 	$judged{$signature} = { %is, call => $call };
 }
 
-sub call_of
+sub call_of ($signature, $key)
 {
-	my ($signature, $key) = @_;
-
 	return $judged{$signature}{call} =~ s/%s/'$key'/r;
 }
 
