@@ -269,9 +269,15 @@ END
 
 sub output_of_java ($program, @arguments)
 {
-	return output_of('java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=off', '-cp',
-		LockRedis::Redisson->build, "$top/test/interop/drivers/$program.java",
-		"jdbc:postgresql://$address?user=$user", @arguments);
+	IPC::Run::run(
+		[
+			'java', '-XX:TieredStopAtLevel=1', '-Dorg.slf4j.simpleLogger.defaultLogLevel=off', '-cp',
+			LockRedis::Redisson->build, "$top/test/interop/drivers/$program.java",
+			"jdbc:postgresql://$address?user=$user", @arguments
+		],
+		'>', \my $out, '2>', \my $err);
+	note $err;
+	return $out;
 }
 
 is(output_of_java('Pool'), <<'END', 'HikariCP');
