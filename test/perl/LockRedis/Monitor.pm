@@ -30,7 +30,7 @@ sub new ($class, $redis)
 # of clients) has shown what it did until then.
 sub stop ($self)
 {
-	my $marker = "monitor-$$-" . LockRedis::Wait::now_ns();
+	my $marker = "monitor-$$-" . LockRedis::Wait::now();
 	my @lines;
 
 	$self->{redis}->cmd('ECHO', $marker);

@@ -13,9 +13,9 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
       certificate => $ca->certificate('relay'), version => '1.2');
   $relay->url;                                  # rediss://127.0.0.1:PORT
   $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
-  $relay->stop_all; $relay->hold; $relay->release;    # on all that there are
+  $relay->hold; $relay->release;    # on all that there are
   $relay->hold_requests; $relay->release_requests;
-  $relay->flip_next; $relay->end_behind_next;   # on the newest
+  $relay->flip_next;                            # on the newest
   my @new = $ends->connections; $ends->forget;  # since then: hashes
   $ends->refuse_next;                           # one handshake
 
@@ -47,13 +47,9 @@ sub url ($self) { return 'rediss://127.0.0.1:' . $self->port; }
 
 sub mode ($self, $mode, $at = undef) { return $self->_do('mode', to => $mode, at => $at // 0); }
 
-sub stop_all ($self) { return $self->_do('stop_all'); }
-
 sub hold_requests ($self) { return $self->_do('hold_requests'); }
 
 sub release_requests ($self) { return $self->_do('release_requests'); }
-
-sub end_behind_next ($self) { return $self->_do('end_behind_next'); }
 
 sub refuse_next ($self) { return $self->_do('refuse_next'); }
 

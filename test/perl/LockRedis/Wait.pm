@@ -18,10 +18,6 @@ slow machines and runs under valgrind or sanitizers.
 
 Seconds on CLOCK_MONOTONIC, with fractions.
 
-=item now_ns()
-
-The same in whole nanoseconds, as other programs have it.
-
 =item limit($seconds)
 
 The limit, scaled for this machine.
@@ -54,7 +50,7 @@ use Carp;
 use Exporter 'import';
 use Time::HiRes qw(clock_gettime CLOCK_MONOTONIC);
 
-our @EXPORT_OK = qw(now now_ns limit poll_until pause on_pause);
+our @EXPORT_OK = qw(now limit poll_until pause on_pause);
 
 # Since 17 PostgreSQL's test modules catch SIGCHLD, unless it has a handler already.  A child that
 # ends would then interrupt select(), which callers take for the end of their time limit.
@@ -66,11 +62,6 @@ my $idle = sub { select(undef, undef, undef, $_[0]) };
 sub now ()
 {
 	return clock_gettime(CLOCK_MONOTONIC);
-}
-
-sub now_ns ()
-{
-	return int(clock_gettime(CLOCK_MONOTONIC) * 1e9);
 }
 
 sub limit

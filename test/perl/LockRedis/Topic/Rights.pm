@@ -137,9 +137,6 @@ foreach (split /\n/, $functions)
 	$judged{$signature} = { %is, call => $call };
 }
 
-sub call_of ($signature, $key)
-{
-	return $judged{$signature}{call} =~ s/%s/'$key'/r;
-}
+sub call_of ($signature, $key) { return $judged{$signature}{call} =~ s/%s/'$key'/r; }
 
 1;
