@@ -75,15 +75,8 @@ unlink 'compile_commands.json';
 # Which files a pattern in brackets is about
 sub glob_to_regex ($glob)
 {
-	my $depth = 0;
+	my $regex = $glob =~ s/\./\\./gr =~ s/\*/[^\/]*/gr =~ s/\{(.*?)\}/'(?:' . $1 =~ tr{,}{|}r . ')'/ger;
 
-	my $regex = join '', map {
-		    $_ eq '{'             ? ($depth++, '(?:')[1]
-		  : $_ eq '}'             ? ($depth--, ')')[1]
-		  : $_ eq ',' && $depth   ? '|'
-		  : $_ eq '*'             ? '[^/]*'
-		  : quotemeta
-	} split //, $glob;
 	return $glob =~ m{/} ? qr{^(?:$regex)$|(?:^|/)(?:$regex)$} : qr{(?:^|/)(?:$regex)$};
 }
 
