@@ -122,8 +122,6 @@ is_up('database and extension created');
 foreach my $case (
 	[ 'another type', qr/"redis_lock_rows" is not as the script/,
 		'redis_lock_rows ALTER hold_count TYPE bigint', 'redis_lock_rows ALTER hold_count TYPE integer' ],
-	[ 'another name', qr/has no table "redis_lock_rows"/,
-		'redis_lock_rows RENAME TO renamed', 'renamed RENAME TO redis_lock_rows' ],
 	[ 'counters of somebody else',
 		qr/table "redis_lock_counters" has another owner than table "redis_lock_rows"/i,
 		'redis_lock_counters OWNER TO somebody', 'redis_lock_counters OWNER TO CURRENT_USER' ],

@@ -2,8 +2,10 @@
 
 # A Redis that refuses to write, as a master does that was made a replica: whatever the
 # kind of lock, to be refused is an error and no answer.  It is not taken for somebody
-# else's name, so nothing is lost, and what was to be given back is so afterwards.
-# Proves G3, G5.
+# else's name, so nothing is lost, and what was to be given back is so afterwards.  Of two messages
+# one may be refused: force takes a lock away from whoever may not be told.  And each lock of
+# several that is found lost by its release is told.
+# Proves G1, G3, G5, G20.
 
 use LockRedis::Test;
 
@@ -44,5 +46,29 @@ foreach my $kind (sort keys %kinds)
 }
 
 is($node->lock_stat('losses'), 0, 'no loss');
+my $one = $node->session;
+
+# Force: the lock is gone, and its holder is told, though not who waits for it.
+$redis->cmd('RPUSH', 'redisson_lock_queue:{ok3}', 'somebody:1');
+$one->query_is("SELECT redis_lock('ok3')", '');
+$redis->cmd('ACL', 'SETUSER', 'default', 'resetchannels');
+is($node->value("SELECT redis_force_unlock('ok3')"), 't', 'by force');
+is($redis->cmd('EXISTS', 'ok3'), 0, 'it is gone');
+$one->query_warns("SELECT redis_unlock('ok3')", 'f', '01000', qr/lost/, 'and its session knows');
+$redis->cmd('ACL', 'SETUSER', 'default', 'allchannels');
+$redis->cmd('DEL', 'redisson_lock_queue:{ok3}');
+
+# Locks that their release finds lost: nobody looks before, since the watchdog is stopped.
+$one->query_is("SELECT redis_multi_lock('{ok1,ok2,ok3,ok4}')", '');
+kill 'STOP', $node->watchdog_pid or die $!;
+$redis->cmd('DEL', 'ok2', 'ok4');
+$redis->foreign_lock('ok4', ms => 3_600_000);
+my $told = $one->query("SELECT redis_multi_unlock('{ok1,ok2,ok3,ok4}')");
+is($told->value, 'f', 'two were lost');
+is(join(' ', sort map { $_->{message} =~ /"(ok\d)"/ ? $1 : '' } $told->warnings), 'ok2 ok4',
+	'a warning for each');
+kill 'CONT', $node->watchdog_pid or die $!;
+is(join(' ', $redis->all_keys), 'ok4', 'the others are given back');
+$redis->cmd('DEL', 'ok4');
 
 end_test($node, $redis);
