@@ -141,6 +141,8 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	}
 	else if (same && h->state == HOLD_HELD)
 		counts = answer_note_renewal(hold, item->moves, deadline, watch_ms, &wakes);
+	else if (lock != NULL && h->state == HOLD_LOST)
+		lt_lost_is_there(hold, &wakes);
 	if (lock != NULL)
 		lt_unlock(lock, &wakes);
 	return counts;

@@ -141,6 +141,25 @@ lt_store_of_key(const LrName *name)
 	return store;
 }
 
+/*
+ * hold_note_answer --- the store has confirmed the lock; false: it is in another store, or at
+ * another master, by now
+ *
+ * The hold may have been lost before the request ran (lt_lost_is_there).
+ */
+static bool
+hold_note_answer(LrIndex hold, uint64 moves, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+	bool		same = moves == lt_moves(h);
+
+	if (same)
+		lt_note_answer(h, moves);
+	if (h->state == HOLD_LOST)
+		lt_lost_is_there(hold, wakes);
+	return same;
+}
+
 bool
 lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			 int64 deadline, uint64 moves)
@@ -150,7 +169,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
-	bool		same;
+	bool		same = false;
 	int			rows;
 
 	/* Only we write the scopes, so we can read them without the lock. */
@@ -163,9 +182,8 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	if (part->count > 0)
 		lt_ask_longer(&h->expiry, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
-	same = moves == lt_moves(h);
-	if (deadline != 0 && same)
-		lt_note_answer(h, moves);
+	if (deadline != 0)
+		same = hold_note_answer(hold, moves, &wakes);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
@@ -247,9 +265,7 @@ lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 	WakeList	wakes = WAKE_NOBODY;
 	bool		same;
 
-	same = moves == lt_moves(h);
-	if (same)
-		lt_note_answer(h, moves);
+	same = hold_note_answer(hold, moves, &wakes);
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
 		deadline > lt_deadline(hold) && same)
 	{

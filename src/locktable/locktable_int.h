@@ -607,6 +607,7 @@ extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *i
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
 						   const char *taken_by, WakeList *wakes);
 extern void lt_lose_set_aside(LrIndex hold, WakeList *wakes);
+extern void lt_lost_is_there(LrIndex hold, WakeList *wakes);
 extern void lt_drop_handed(LrIndex session, WakeList *wakes);
 extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
 

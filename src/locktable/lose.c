@@ -108,6 +108,27 @@ lt_lose_set_aside(LrIndex hold, WakeList *wakes)
 }
 
 /*
+ * lt_lost_is_there --- the store has the lock of a hold that is LOST, and has made its lease
+ * longer
+ *
+ * Nothing of it may have been left there when the store was asked last.  But another node,
+ * which still has the key, can become the master:
+ *
+ *	 S takes k again, and is stopped	watchdog: k is gone: LOST, and no store has it
+ *										a replica that still has k becomes the master
+ *	 S: asks for a whole lease: done	watchdog: releases k
+ */
+void
+lt_lost_is_there(LrIndex hold, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	h->traces |= STORE_BIT(h->claim.store);
+	pg_atomic_write_u64(&lt_leases[hold].owner, h->claim.owner);
+	lt_set_due_in_traces(hold, lr_now(), wakes);
+}
+
+/*
  * lt_lose_if_expired --- any process that sees the end of a lease marks it
  */
 void

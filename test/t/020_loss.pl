@@ -2,11 +2,11 @@
 
 # A lock that is lost: every function of the holder says so, with time and reason,
 # until the loss is acknowledged; waiters of this server go on; nothing brings it
-# back.  Found by a renewal, by a request, taken by force, expired; told late.  (What overlaps a
-# release, or the lock of the next owner, a reply that comes too late and revives nothing, and what
-# is in Redis when it is back after the end of a lease are the simulator's: its mutants
-# sent_any_owner, owner_unlooked, lua_renew_owner, expiry_is_gone, revive, revive_scope, from_reply
-# and extend_from_reply.)
+# back.  Found by a renewal, by a request, taken by force, expired; told late; and back again, and
+# made longer by a request that is late.  (What overlaps a release, or the lock of the next owner, a
+# reply that comes too late and revives nothing, and what is in Redis when it is back after the end
+# of a lease are the simulator's: its mutants sent_any_owner, owner_unlooked, lua_renew_owner,
+# expiry_is_gone, revive, revive_scope, from_reply and extend_from_reply.)
 # Proves G5, G6, G7.
 
 use LockRedis::Test;
@@ -328,6 +328,42 @@ of_redis 'nothing that could keep a reply' => sub {
 	poll_until('the next lock to be renewed', sub { $node->value("SELECT $of_next") > 0 });
 	poll_until('no other renewal to have been counted',
 		sub { $node->value("SELECT renewals - $of_next FROM redis_lock_stats") == $before });
+
+	# A lock that was lost is made longer by a request that was under way, as it is back by then.
+	#
+	#   S                                 watchdog              Redis
+	#   takes it again, which is late
+	#                                                           the key is gone
+	#                                     the lock is lost
+	#                                                           a replica that has it is the master
+	#   is answered: for 20 minutes
+	$brief->query("SELECT redis_unlock_all(), redis_lock('back')");
+	my $owner = $redis->owner_of('back');
+	$rule = $proxy->rule(on => 'request', match => '1200000', action => 'hold');
+	$brief->start("SELECT redis_lock('back', '20min')");
+	$proxy->wait_for_rule($rule);
+	$redis->cmd('DEL', 'back');
+	$node->wait_for_loss('back');
+	$redis->cmd('HSET', 'back', $owner, 1);
+	$redis->cmd('PEXPIRE', 'back', 60_000);
+	$calls = $redis->calls('pexpire');
+	$proxy->let_go;
+	$brief->wait->fails('55000', qr/deleted/, 'lost before it was taken again');
+	ok($redis->calls('pexpire') > $calls, 'and yet it was made longer');
+	poll_until('the key to be released', sub { $redis->cmd('EXISTS', 'back') == 0 });
+	$brief->query_warns("SELECT redis_unlock('back')", 'f', '01000', qr/deleted/, 'told');
+
+	# Likewise by a renewal, if the session finds the loss.
+	$brief->query("SELECT redis_lock('back')");
+	$owner = $redis->owner_of('back');
+	$rule = $proxy->rule(on => 'request', match => $owner, action => 'hold');
+	$proxy->wait_for_rule($rule);
+	$redis->cmd('DEL', 'back');
+	$brief->query_is("SELECT redis_extend('back', '1h')", 'f', 'lost while it is renewed');
+	$redis->cmd('HSET', 'back', $owner, 1);
+	$proxy->let_go;
+	poll_until('the key to be released, too', sub { $redis->cmd('EXISTS', 'back') == 0 });
+	$brief->query_warns("SELECT redis_unlock('back')", 'f', '01000', qr/deleted/, 'told');
 };
 
 end_test([ $node, $other ], $redis);
