@@ -409,6 +409,24 @@ lt_ask_longer(LrExpiry *expiry, int64 lease_ms)
 }
 
 /*
+ * expire_with --- a store may have the lock for as long as one that is gone
+ *
+ * If both ends are known, it is the later one: what is gone was not renewed any more, and
+ * may have been given up only then, as its release was refused.
+ */
+static void
+expire_with(LrExpiry *expiry, const LrExpiry *gone)
+{
+	if (expiry->ends_at == 0 || gone->ends_at == 0)
+		lt_ask_longer(expiry, gone->asked_ms);
+	else
+	{
+		expiry->asked_ms = Max(expiry->asked_ms, gone->asked_ms);
+		expiry->ends_at = lr_later(expiry->ends_at, gone->ends_at);
+	}
+}
+
+/*
  * note_beside --- a read lock is gone, and has extended in the store the write lock beside
  * which its session held it
  */
@@ -421,7 +439,7 @@ note_beside(const LrKey *key, const LrHold *gone)
 		return;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (kindset_has(beside, lt_holds[i].kind))
-			lt_ask_longer(&lt_holds[i].expiry, gone->expiry.asked_ms);
+			expire_with(&lt_holds[i].expiry, &gone->expiry);
 }
 
 /*

@@ -386,3 +386,26 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 				 lt_keys[key].name);
 	return result;
 }
+
+extern void __real_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
+extern void __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
+
+/* What is over is not there for longer because something beside it is over, too. */
+void
+__wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
+{
+	LrIndex		key = lt_holds[hold].key;
+	int64		ends_at = lt_holds[hold].expiry.ends_at;
+	bool		over = lt_holds[hold].claim.owner == owner &&
+		lt_holds[hold].state == HOLD_ORPHAN && ends_at <= server_clock();
+	LrHold		before[SIM_MAX_LOCKS];
+
+	memcpy(before, lt_holds, lt_table->max_locks * sizeof(LrHold));
+	__real_lt_given_back(hold, owner, store);
+	for (LrIndex i = 0; over && i < lt_table->max_locks; i++)
+		if (i != hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
+			lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].claim.owner == before[i].claim.owner &&
+			lt_holds[i].expiry.ends_at > Max(before[i].expiry.ends_at, ends_at))
+			sim_fail("left behind", "%s is to be given back for another %.3f ms, as something that was over is gone",
+					 lt_keys[key].name, (lt_holds[i].expiry.ends_at - server_clock()) / 1000.0);
+}
