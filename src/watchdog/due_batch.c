@@ -368,15 +368,22 @@ farewell_step(void)
 
 	if (!farewell.active)
 		return;
+	if (!farewell.under_way && farewell.nqueued > 0 && lr_now() < farewell.until)
+		farewell_send();
 	if (b->store->step(b->handle, STORE_NOWAIT) && farewell.under_way)
 		farewell_answered();
 	if (farewell_is_over())
 		farewell_end();
-	else if (!farewell.under_way && farewell.nqueued > 0)
-	{
-		farewell_send();
-		(void) b->store->step(b->handle, STORE_NOWAIT);
-	}
+}
+
+/*
+ * farewell_finish --- the watchdog ends, and nobody else knows what is still to be counted there
+ */
+void
+farewell_finish(void)
+{
+	if (farewell.active)
+		farewell_end();
 }
 
 void

@@ -102,6 +102,7 @@ extern void farewell_begin(DueBatch *b, bool under_way);
 
 /* The requests to the place that lockredis.url named before. */
 extern void farewell_step(void);
+extern void farewell_finish(void);
 extern void farewell_interests(StoreInterests *in);
 
 /* ----------

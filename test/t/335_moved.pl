@@ -7,7 +7,7 @@
 # - what is at the old place is given back there, and nothing else
 # - so it is when a lock is released at that moment
 # - a count that may have been made at the old place, which does not answer, is made
-#   nowhere else, and the log says so
+#   nowhere else, and the log says so, also if the watchdog ends
 # - the same Redis under another name: nothing is lost, nothing is given back
 # - a statement that has begun before is told; a reload of something else disturbs nobody
 # Proves G27.
@@ -142,6 +142,18 @@ $proxy->reset_all;
 poll_until('the count to be given up', sub { $node->count_locks == 0 });
 poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "sum"/) });
 ok($node->logged(qr/DETAIL:  It may have been counted where "lockredis.url" pointed/), 'and why');
+$old->thaw;
+
+# The watchdog ends while the old place has yet to answer.
+go_to($proxy->url);
+$one->query("SELECT redis_latch_init('end', 5); BEGIN; SELECT redis_latch_xact_count_down('end')");
+$old->freeze;
+$node->log_since_here;
+$one->query_is('COMMIT', '', 'end: committed');
+go_to($new->url);
+poll_until('the count to be left to the old place', sub { $node->count_locks == 0 });
+$node->replace_watchdog;
+poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "end"/) });
 $old->thaw;
 
 #
