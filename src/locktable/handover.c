@@ -228,7 +228,9 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
  *
  * No message tells it while the channel of its place is not subscribed to.  Others who wait
  * for a plain lock would be too late each time.  So it is left out if the last release has
- * notified somebody elsewhere, or if sessions of this server queue.
+ * notified somebody elsewhere, or if sessions of this server queue.  One of ours that was
+ * subscribed to its channel counts as elsewhere (lt_begin_pause): after that, the next one
+ * may have to wait for its subscription, once.
  */
 void
 lt_nudge_behind(LrIndex hold, WakeList *wakes)

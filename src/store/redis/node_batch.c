@@ -341,7 +341,8 @@ reply_note_clock(NodeBatch *b, const StoreOp *op, int64 now)
  * One that is loading answers TIME and INFO, and serves nobody.  One that refuses writes is no
  * use to a session, although it answers what is only read: a lock that is taken or released is
  * always written.  A place that lockredis.url does not name any more says nothing about the
- * present one.
+ * present one.  But what a session is answered there in a long statement counts: the present
+ * place may be the same one under another name.
  */
 static void
 reply_note_service(const NodeBatch *b, const StoreOp *op, StoreOutcome outcome, int64 now)
