@@ -146,10 +146,8 @@ my @takers = (
 	[ q{SELECT redis_try_fenced_lock('KEY', '1min')}, 'session', 'fenced' ],
 	[ q{BEGIN; SELECT redis_fenced_xact_lock('KEY')}, 'transaction', 'fenced' ]);
 
-sub row_of
+sub row_of ($s, $key)
 {
-	my ($s, $key) = @_;
-
 	return $node->value(
 		"SELECT scope, granted, hold_count, renewed, renewals, lost_at IS NULL,"
 		  . " waiting_since IS NULL, blocked_by IS NULL, fence IS NOT NULL"
@@ -158,9 +156,8 @@ sub row_of
 }
 
 # two waits in the way of the taker, $give has the lock given back.
-sub check_pair
+sub check_pair ($key, $name, $taker, $give)
 {
-	my ($key, $name, $taker, $give) = @_;
 	my ($wait, $scope, $fenced) = @$taker;
 	my $sql = with_key($wait, $key);
 	my $owner = $redis->owner_of($key);

@@ -61,9 +61,8 @@ my %turn_of = (
 
 # Turns while the time lasts.  In the pause before each the others have the key
 # to themselves.
-sub turns
+sub turns ($who)
 {
-	my ($who) = @_;
 	my $until = now() + $seconds;
 	my @took;
 

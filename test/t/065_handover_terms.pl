@@ -122,8 +122,7 @@ foreach my $what (sort keys %not)
 		$two => "SELECT redis_lock('$key')",
 		$three => "SELECT redis_lock('$key')",
 		$four => "BEGIN; SELECT redis_xact_lock('$key')");
-	my $blockers = sub {
-		my ($s) = @_;
+	my $blockers = sub ($s) {
 		return $node->value(
 			"SELECT blocked_by FROM redis_locks WHERE key = '$key' AND pid = "
 			  . $s->pid);

@@ -23,10 +23,8 @@ my @sessions = map { $node->session } 1 .. 3;
 my $watchdog = $node->watchdog_pid;
 
 # The watchdog stands still while that is done.
-sub unwatched
+sub unwatched ($code)
 {
-	my ($code) = @_;
-
 	kill 'STOP', $watchdog;
 	my $done = eval { $code->(); 1 };
 	my $error = $@;
@@ -35,19 +33,15 @@ sub unwatched
 	return;
 }
 
-sub is_forced
+sub is_forced ($key, $name)
 {
-	my ($key, $name) = @_;
-
 	$force->query_is("SELECT redis_force_unlock('$key')", 't', "$name: taken away");
 	return;
 }
 
 # The session has lost the key as that kind, and its transaction does not commit.
-sub has_lost
+sub has_lost ($session, $key, $kind, $name, $sqlstate)
 {
-	my ($session, $key, $kind, $name, $sqlstate) = @_;
-
 	$session->query_is("SELECT redis_is_held('$key', '$kind')", 'f', "$name: lost");
 	$session->query_fails('COMMIT', $sqlstate, qr/"$key" was lost.*by force/s,
 		"$name: and no commit");

@@ -23,45 +23,33 @@ my $java = LockRedis::Redisson->new;
 $java->connect('a', $redis, watchdog => $lease_ms);
 
 # How a thread appears in a lock's hash.
-sub thread_owner
-{
-	my ($thread) = @_;
-
-	return $java->value($thread, 'owner', '-');
-}
+sub thread_owner ($thread) { return $java->value($thread, 'owner', '-'); }
 
 # With a lease in milliseconds, or renewed.
-sub java_lock
+sub java_lock ($thread, $key, $lease = -1)
 {
-	my ($thread, $key, $lease) = @_;
-
-	$java->call($thread, 'lock', $key, $lease || -1)->or_die;
+	$java->call($thread, 'lock', $key, $lease)->or_die;
 	return;
 }
 
-sub java_unlock
+sub java_unlock ($thread, $key)
 {
-	my ($thread, $key) = @_;
-
 	$java->call($thread, 'unlock', $key)->or_die;
 	return;
 }
 
 # A thread that waits in lock(), subscribed.
-sub java_waits
+sub java_waits ($thread, $key, $lease = -1)
 {
-	my ($thread, $key, $lease) = @_;
-	my $number = $java->send($thread, 'lock', $key, $lease || -1);
+	my $number = $java->send($thread, 'lock', $key, $lease);
 
 	$redis->wait_for_subscribers($key, 1);
 	return $number;
 }
 
 # A session that waits in redis_lock(), and sleeps.
-sub session_waits
+sub session_waits ($session, $key)
 {
-	my ($session, $key) = @_;
-
 	return $redis->after_second_look($key,
 		sub { $session->start('SELECT redis_lock(' . quoted($key) . ')') });
 }
@@ -316,10 +304,8 @@ sub wait_for_redisson
 	$two->query_is("SELECT redis_write_unlock('short')", 't');
 }
 
-sub wait_until_longer
+sub wait_until_longer ($ms)
 {
-	my ($ms) = @_;
-
 	return poll_until('us to lengthen it', sub { $redis->cmd('PTTL', 'short') > 2 * $ms }, 60);
 }
 

@@ -29,24 +29,13 @@ my $viewer = $here->session;
 $_->wait_for_up foreach $here, $there;
 
 # What the shell prints
-sub shell
-{
-	my ($command) = @_;
+sub shell ($command) { return scalar qx{$command}; }
 
-	return scalar qx{$command};
-}
-
-sub cli
-{
-	my ($arguments) = @_;
-
-	return join ' ', $redis->cli_command, $arguments;
-}
+sub cli ($arguments) { return join ' ', $redis->cli_command, $arguments; }
 
 # The owner that the waiter is blocked by
-sub blocker
+sub blocker ($key)
 {
-	my ($key) = @_;
 	my $owner;
 
 	$waiter->start("SELECT redis_lock('$key')");

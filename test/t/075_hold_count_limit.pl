@@ -15,9 +15,8 @@ my ($node, $redis, $s) = servers(sessions => 1);
 run($s, "SELECT redis_lock('k')");
 
 # The session-level holds that it finds, and what comes of taking the lock again
-sub taken_again_with
+sub taken_again_with ($holds)
 {
-	my ($holds) = @_;
 	my $stop = LockRedis::Debugger->new($s->pid);
 
 	$stop->run_to('lt_look');

@@ -27,10 +27,8 @@ my $soon = limit(60);
 $_->query("SET deadlock_timeout = '1h'") foreach $one, $two, $three, $four, $five, $x;
 
 # They get it one after the other, and nobody before.
-sub in_order
+sub in_order ($key, $name, @sessions)
 {
-	my ($key, $name, @sessions) = @_;
-
 	while (my $session = shift @sessions)
 	{
 		is($session->wait($soon)->error, undef, "$name: the next");
@@ -145,10 +143,8 @@ in_order('stopped', 'stopped', $three);
 #	B reads the answer
 #
 # The answer to what "$session" asks is held.
-sub ask_held
+sub ask_held ($key, $session)
 {
-	my ($key, $session) = @_;
-
 	$proxy->rule(on => 'reply', match => $redis->owner_of($key), action => 'hold');
 	$session->start("SELECT redis_fair_lock('$key')");
 	poll_until('it to be held', sub { $proxy->stats->{held} > 0 });

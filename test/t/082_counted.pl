@@ -39,10 +39,8 @@ my $n = 40;
 my @kinds = qw(lock fair_lock read_lock write_lock);
 
 # Locks of all kinds by turns.
-sub take
+sub take ($session, $xact, @of)
 {
-	my ($session, $xact, @of) = @_;
-
 	my @calls = map { my $name = $xact ? s/lock$/xact_lock/r : $_; "redis_$name('$_:' || i)" } @of;
 	my $taken = $session->query('SELECT ' . join(', ', map { "count($_)" } @calls)
 		  . " FROM generate_series(1, $n) i");
@@ -52,10 +50,8 @@ sub take
 }
 
 # The scripts that a session calls meanwhile: how many keys each call has.
-sub calls
+sub calls ($do)
 {
-	my ($do) = @_;
-
 	return map { my @args = LockRedis::Monitor->args($_); $args[0] =~ /^eval/i ? $args[2] : () }
 	  $redis->session_commands($do);
 }
@@ -92,9 +88,8 @@ is_deeply([ sort { $a <=> $b } calls(sub { $ends->quit }) ],
 
 # All are due when the watchdog has a connection again.  What it sends until each has
 # been renewed: lock, and time-out of a reader.
-sub renewals
+sub renewals ($locks)
 {
-	my ($locks) = @_;
 	my $before = $node->lock_stat('renewals');
 	my $monitor = $redis->monitor;
 	my %keys;
@@ -135,9 +130,8 @@ kill 'STOP', $watchdog;
 
 # How often a session looks at a hold of the key while it takes a read lock and gives it
 # back.
-sub looks
+sub looks ($session)
 {
-	my ($session) = @_;
 	my $gdb = LockRedis::Debugger->new($session->pid);
 	my $hits = $gdb->counts('lt_is_live');
 
@@ -151,10 +145,8 @@ sub looks
 }
 
 # What a release asks Redis about time-outs
-sub asked
+sub asked ($session)
 {
-	my ($session) = @_;
-
 	$session->query("SELECT redis_read_lock('k', '300s')");
 	my $before = $redis->calls('pttl', 'hkeys');
 	$session->query_is("SELECT redis_read_unlock('k')", 't', 'given back');
@@ -185,10 +177,8 @@ is(scalar keys %{ $redis->hash('k') }, scalar @readers, 'one of many goes, and m
 $_->query_is("SELECT redis_read_unlock('k')", 't', 'given back') foreach @readers[ 1 .. $#readers ];
 
 # So many readers of other servers: of each the last ms of its lease; 0: it has crashed.
-sub readers_elsewhere
+sub readers_elsewhere ($key, @ends)
 {
-	my ($key, @ends) = @_;
-
 	$redis->cmd('EVAL', q{
 		redis.call('HSET', KEYS[1], 'mode', 'read')
 		for i = 1, #ARGV do
@@ -207,9 +197,8 @@ sub readers_elsewhere
 my @commands = qw(del exists expire hdel hexists hget hgetall hkeys hlen hset pexpire pttl publish set
   type zadd zrange zrem zremrangebyscore zscore);
 
-sub cost
+sub cost ($session, $sql)
 {
-	my ($session, $sql) = @_;
 	my $before = $redis->calls(@commands);
 
 	$session->query($sql);
@@ -264,10 +253,8 @@ kill 'CONT', $watchdog;
 # ----------
 
 # That many places of servers elsewhere, which count for some seconds and are not renewed
-sub dead_places
+sub dead_places ($key, $n, $ms)
 {
-	my ($key, $n, $ms) = @_;
-
 	$redis->cmd('EVAL', q{
 		local time = redis.call('TIME')
 		local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -13,9 +13,8 @@ LockRedis::Debugger->need;
 
 my $redis = LockRedis::Redis->new;
 
-sub server
+sub server ($name, $max_locks)
 {
-	my ($name, $max_locks) = @_;
 	my $node = LockRedis::Node->create(
 		$name,
 		redis => $redis,
@@ -31,9 +30,8 @@ sub server
 }
 
 # Megabytes of shared memory that the first process has touched
-sub touched
+sub touched ($node)
 {
-	my ($node) = @_;
 	my $sum = 0;
 	my $shared = 0;
 
@@ -48,9 +46,8 @@ sub touched
 }
 
 # The line of lt_next_due() that looks at one block
-sub line_of_a_look
+sub line_of_a_look ($file)
 {
-	my ($file) = @_;
 	my $source = PostgreSQL::Test::Utils::slurp_file(dirname(__FILE__) . "/../../$file");
 	my ($before) = $source =~ /\A(.*?\nlt_next_due\(.*?)lt_read_time\(&lt_block_due/s
 	  or die 'lt_next_due is not as it was';
@@ -59,9 +56,8 @@ sub line_of_a_look
 }
 
 # How many blocks it looks at
-sub blocks
+sub blocks ($node)
 {
-	my ($node) = @_;
 	my $file = 'src/locktable/due_times.c';
 	my $gdb = LockRedis::Debugger->new($node->watchdog_pid);
 

@@ -15,10 +15,8 @@ my $requests = 40;
 my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy('main');
 my $one = $node->session;
 
-sub pairs
+sub pairs ($n)
 {
-	my ($n) = @_;
-
 	return run($one, "SELECT count(redis_lock('k')), count(redis_unlock('k')) FROM generate_series(1, $n)");
 }
 

@@ -9,10 +9,8 @@ use LockRedis::Test;
 
 my ($node, $redis, $one, $two, $three) = servers(sessions => 3, redis => lock_store);
 
-sub owner
+sub owner ($key, $kind, $pid)
 {
-	my ($key, $kind, $pid) = @_;
-
 	return $node->value("SELECT owner FROM redis_locks WHERE key = '$key' "
 		. "AND kind = '$kind' AND granted AND pid = " . $pid);
 }

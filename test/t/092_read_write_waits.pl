@@ -20,12 +20,7 @@ my $soon = limit(20);
 
 $_->wait_for_up foreach $near, $far;
 
-sub writers
-{
-	my ($key) = @_;
-
-	return $redis->cmd('ZCARD', "lockredis_writers:{$key}");
-}
+sub writers ($key) { return $redis->cmd('ZCARD', "lockredis_writers:{$key}"); }
 
 # A writer is not starved by readers of another server.
 $reader->query_is("SELECT redis_read_lock('a')", '', 'a reader');
@@ -125,10 +120,8 @@ foreach my $kind ('read', 'write')
 	$_->quit foreach $stopped, $next;
 }
 
-sub reader_of
+sub reader_of ($key)
 {
-	my ($key) = @_;
-
 	return $near->value("SELECT owner FROM redis_locks WHERE key = '$key' AND kind = 'read'");
 }
 

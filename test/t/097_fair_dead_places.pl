@@ -63,29 +63,23 @@ sub now_ms
 }
 
 # A thread of Redisson asks; undef: it has the lock
-sub redisson_asks
+sub redisson_asks ($key, $owner)
 {
-	my ($key, $owner) = @_;
-
 	return $redis->cmd('EVAL', $acquire, 3, $key, "redisson_lock_queue:{$key}",
 		"redisson_lock_timeout:{$key}", 30_000, $owner, $patience, now_ms());
 }
 
 # By how much its score is higher than its end; read at once, as it may be renewed at any time.
-sub higher_by
+sub higher_by ($key, $place)
 {
-	my ($key, $place) = @_;
-
 	return $redis->cmd('EVAL',
 		q{return redis.call('ZSCORE', KEYS[1], ARGV[1]) - redis.call('ZSCORE', KEYS[2], ARGV[1])},
 		2, "redisson_lock_timeout:{$key}", "lockredis_places:{$key}", $place);
 }
 
 # For how much longer than it has a score it is known that it is ours
-sub known_beyond_score
+sub known_beyond_score ($key, $place)
 {
-	my ($key, $place) = @_;
-
 	return $redis->cmd('EVAL', q{
 		local time = redis.call('TIME')
 		local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -96,9 +90,8 @@ sub known_beyond_score
 sub ends { return $redis->cmd('ZSCORE', "lockredis_places:{$_[0]}", $_[1]); }
 
 # The place is renewed once more.
-sub renewed
+sub renewed ($key, $place)
 {
-	my ($key, $place) = @_;
 	my $before = ends($key, $place);
 
 	return poll_until('it is renewed', sub { (ends($key, $place) // 0) > $before });
@@ -109,10 +102,8 @@ sub mortal_session
 	return $far->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
 }
 
-sub crash_of_far
+sub crash_of_far ($session)
 {
-	my ($session) = @_;
-
 	$session->kill9;
 	poll_until('the crashed server', sub { eval { $far->value('SELECT 1') } }, 60);
 	$far->wait_for_up;

@@ -30,10 +30,8 @@ run($one,
 # One has the lock, has read the counter, and writes 1.  Two asks for the lock
 # meanwhile, in one of the ways below, and waits.  One commits; two reads, adds
 # 1, writes.  Right: two reads 1.  A lost update: it reads 0.
-sub two_reads
+sub two_reads ($name, $lock, $read = undef)
 {
-	my ($name, $lock, $read) = @_;
-
 	run($one,
 		q{UPDATE counter SET n = 0; TRUNCATE ledger; BEGIN;
 		  SELECT redis_xact_lock('case'); SELECT n FROM counter;
@@ -131,9 +129,8 @@ poll_until('the standby to be synchronous',
 );
 
 # The standby does not get any WAL while its receiver is stopped.
-sub receiver
+sub receiver ($signal)
 {
-	my ($signal) = @_;
 	my $pid = $standby->value(
 		'SELECT pid FROM pg_stat_activity WHERE backend_type = \'walreceiver\'');
 
@@ -141,10 +138,8 @@ sub receiver
 	return;
 }
 
-sub renewals
+sub renewals ($key)
 {
-	my ($key) = @_;
-
 	return $node->value(
 		"SELECT renewals FROM redis_locks WHERE key = '$key' AND granted");
 }

@@ -28,10 +28,8 @@ sub stop_watchdog
 	return $pid;
 }
 
-sub stopped
+sub stopped ($pid)
 {
-	my ($pid) = @_;
-
 	return poll_until(
 		"process $pid to be stopped",
 		sub {
@@ -53,8 +51,7 @@ my %pause = (
 	'a renewed lease, backend first' => {
 		lease => '',
 		watchdog => 1,
-		thaw => sub {
-			my ($watchdog) = @_;
+		thaw => sub ($watchdog) {
 			$paused->thaw;
 			my $result = $paused->wait;
 			kill 'CONT', $watchdog;
@@ -64,8 +61,7 @@ my %pause = (
 	'a renewed lease, watchdog first' => {
 		lease => '',
 		watchdog => 1,
-		thaw => sub {
-			my ($watchdog) = @_;
+		thaw => sub ($watchdog) {
 			kill 'CONT', $watchdog;
 			poll_until('the loss to be seen',
 				sub { $node->count_locks('lost_at IS NOT NULL') > 0 });
@@ -81,12 +77,10 @@ my %pause = (
 #
 # Right: the paused one fails, and the counter is 1 because one has counted.
 # Without the guard two have counted, and it is 1 all the same.
-sub pause_test
+sub pause_test ($pause, $guard, $lock = 'redis_xact_lock')
 {
-	my ($pause, $guard, $lock) = @_;
 	my $watchdog;
 
-	$lock ||= 'redis_xact_lock';
 	run($next, 'UPDATE counter SET n = 0');
 	run($paused, "SET lockredis.commit_guard = '$guard'");
 	is( $paused->in_time(

@@ -31,10 +31,8 @@ run($one,
 	  RESET lockredis.commit_guard});
 
 # All is well again, and nothing has been forgotten.
-sub recovered
+sub recovered ($s, $name)
 {
-	my ($s, $name) = @_;
-
 	poll_until('all locks to be given back',
 		sub { !$redis->all_keys && $node->count_locks == 0 });
 	$node->wait_until_asked($s);
@@ -43,10 +41,8 @@ sub recovered
 		'|', "$name: locks work again, and all were given back");
 }
 
-sub new_connections
+sub new_connections ($mode)
 {
-	my ($mode) = @_;
-
 	$proxy->mode($mode);
 	return $proxy->reset_all;
 }

@@ -56,9 +56,8 @@ start_servers();
 my $snapshot = qr/does not protect what the transaction reads/;
 my $early = qr/given back before the changes of the transaction are visible/;
 
-sub warns
+sub warns ($s, $sql, $expected, $name)
 {
-	my ($s, $sql, $expected, $name) = @_;
 	my $result = $s->query($sql);
 	my @got = map {
 		    $_->message =~ $snapshot ? 'snapshot'

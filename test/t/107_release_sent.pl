@@ -31,9 +31,8 @@ run($one, 'CREATE TABLE t (a int)');
 
 # The first release of a connection waits, since Redis may lack the script.  If that takes
 # too long, on a busy machine, it is left to the watchdog, and the connection is lost.
-sub warm_up
+sub warm_up ($s)
 {
-	my ($s) = @_;
 	my $orphans;
 
 	do
@@ -55,43 +54,27 @@ sub all_is_free
 
 warm_up($_) foreach $one, $two;
 
-sub commit_of
+sub commit_of ($s, $key, $end = 'COMMIT')
 {
-	my ($s, $key, $end) = @_;
-
-	return run($s, "BEGIN; SELECT redis_xact_lock('$key'); " . ($end // 'COMMIT'));
+	return run($s, "BEGIN; SELECT redis_xact_lock('$key'); $end");
 }
 
 # The hold of a release that was sent stays until it is answered.
-sub left
-{
-	my ($key) = @_;
-
-	return $node->count_locks("key = '$key' AND pid IS NULL");
-}
+sub left ($key) { return $node->count_locks("key = '$key' AND pid IS NULL"); }
 
 # So many are left besides those whose answer was waited for in vain.
-sub count_sent
-{
-	my ($orphans) = @_;
-
-	return $node->count_locks - ($node->lock_stat('orphans') - $orphans);
-}
+sub count_sent ($orphans) { return $node->count_locks - ($node->lock_stat('orphans') - $orphans); }
 
 # The session does not wait until Redis has got its release: TAP.
-sub commands_are
+sub commands_are ($before, $n, $name)
 {
-	my ($before, $n, $name) = @_;
-
 	poll_until('Redis to have all commands', sub { $redis->script_calls - $before >= $n });
 	return is($redis->script_calls - $before, $n, $name);
 }
 
 # Without the watchdog nothing is repeated.
-sub without_watchdog
+sub without_watchdog ($sub)
 {
-	my ($sub) = @_;
-
 	kill 'STOP', $watchdog;
 	$sub->();
 	kill 'CONT', $watchdog;
@@ -278,10 +261,8 @@ close $ear;
 # Where it is not for
 # ----------
 
-sub is_answered
+sub is_answered ($name, $sql)
 {
-	my ($name, $sql) = @_;
-
 	warm_up($one);
 	my $orphans = $node->lock_stat('orphans');
 	return without_watchdog(
@@ -302,9 +283,8 @@ run($one, 'RESET lockredis.release_wait');
 all_is_free();
 
 # How many are left by a COMMIT while nothing is repeated
-sub left_by_commit
+sub left_by_commit ($server, %settings)
 {
-	my ($server, %settings) = @_;
 	my $s = $server->session(settings => { 'lockredis.release_wait' => 'sent', %settings });
 	my $worker = $server->watchdog_pid;
 

@@ -38,19 +38,9 @@ sub finish
 sub account { return $node->value('SELECT v FROM account'); }
 
 # Read and write are two statements, as in an application.
-sub read_account
-{
-	my ($s) = @_;
+sub read_account ($s) { return $s->value('SELECT v FROM account'); }
 
-	return $s->value('SELECT v FROM account');
-}
-
-sub write_account
-{
-	my ($s, $v) = @_;
-
-	return $s->query("UPDATE account SET v = $v");
-}
+sub write_account ($s, $v) { return $s->query("UPDATE account SET v = $v"); }
 
 # A client elsewhere takes the lock as RFencedLock does; returns its token.
 sub take_elsewhere

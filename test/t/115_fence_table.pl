@@ -296,10 +296,8 @@ my $keys = 0;
 my $lock = "redis_fenced_xact_lock('k')";
 
 # A transaction of the statements; KEY in them is a new key, 'k' the same.
-sub transaction
+sub transaction ($statements, $output, $row, $name)
 {
-	my ($statements, $output, $row, $name) = @_;
-
 	$keys++;
 	$statements =~ s/'k'/'k$keys'/g;
 	my $result = $one->query($statements);

@@ -46,9 +46,8 @@ my $script = PostgreSQL::Test::Utils::tempdir() . '/script';
 
 # Send the statements with one Sync at the end; returns what the server says,
 # as "<SQLSTATE> ERROR:  <message>", or nothing.
-sub pipeline
+sub pipeline (@statements)
 {
-	my @statements = @_;
 	my $output = '';
 
 	open my $fh, '>', $script or die "could not create $script: $!";

@@ -115,9 +115,8 @@ SQL
 	$redis->cmd('FLUSHALL');
 };
 
-sub memory_peak
+sub memory_peak ($s)
 {
-	my ($s) = @_;
 	my $status = slurp_file('/proc/' . $s->pid . '/status');
 
 	return $status =~ /^VmHWM:\s+(\d+) kB/m ? $1 : die 'no VmHWM';
@@ -364,16 +363,13 @@ run($one, 'CREATE TABLE t (a int)');
 run($_, "SET lockredis.lease = '10min'") foreach $one, $two;
 
 my $job = q{CALL redis_with_lock('k', 'SELECT pg_advisory_lock_shared(1)', ran => ran)};
-my $in_a_do = sub {
-	my ($more) = @_;
+my $in_a_do = sub ($more) {
 	return "DO \$\$ DECLARE ran boolean; BEGIN $job; $more; END \$\$";
 };
 
 # The lock goes while the command runs, which has written nothing.
-sub run_and_lose
+sub run_and_lose ($sql, $lose)
 {
-	my ($sql, $lose) = @_;
-
 	run($two, 'SELECT pg_advisory_lock(1)');
 	$one->start($sql);
 	poll_until('the command to wait',

@@ -79,9 +79,8 @@ SQL
 # The key must be there for a while after the job has ended, and go by itself.
 # What is left is compared with the clock of the test, as the holder started it
 # after "start".
-sub stays_locked
+sub stays_locked ($key, $start, $hold, $name)
 {
-	my ($key, $start, $hold, $name) = @_;
 	my $left = $redis->cmd('PTTL', $key) / 1000;
 	my $passed = now() - $start;
 

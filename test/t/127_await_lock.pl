@@ -35,10 +35,8 @@ END $$;
 SQL
 
 # What a session keeps from vacuum: "none", or what it has
-sub keeps
+sub keeps ($s)
 {
-	my ($s) = @_;
-
 	return $node->value('SELECT coalesce(nullif(concat_ws(\' \', '
 		  . "'xmin ' || backend_xmin, 'xid ' || backend_xid), ''), 'none') "
 		  . 'FROM pg_stat_activity WHERE pid = '

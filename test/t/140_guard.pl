@@ -138,9 +138,7 @@ subtest 'a fresh deletion' => sub {
 of_redis 'no commands that could be counted' => sub {
 	subtest 'what verify costs' => sub {
 		# Not what the watchdog sends: it has the releases that a COMMIT waits for no longer.
-		my $asks = sub {
-			my ($sql) = @_;
-
+		my $asks = sub ($sql) {
 			return scalar grep { /"EVALSHA"/i } $redis->session_commands(sub { run($one, $sql) });
 		};
 		my $all_free = sub {

@@ -14,10 +14,8 @@ use LockRedis::Topic::Guard;
 start_servers();
 
 # Let the session run a long statement; a signal to an idle one does nothing.
-sub sleeps
+sub sleeps ($s, $seconds = undef)
 {
-	my ($s, $seconds) = @_;
-
 	$s->start('SELECT pg_sleep(' . ($seconds ? limit($seconds) : 600) . ')');
 	return $node->wait_for_event($s, 'PgSleep');
 }

@@ -24,10 +24,8 @@ sub temporary_tables
 
 # A FATAL in the middle of the exit leaves the table behind, for ever if nobody
 # makes temporary tables in that slot again.
-sub leaves_nothing
+sub leaves_nothing ($s, $how)
 {
-	my ($s, $how) = @_;
-
 	$node->log_since_here;
 	$how->($s);
 	poll_until('the session to end', sub { $s->is_gone });
