@@ -108,24 +108,22 @@ $one->query_is("COMMIT PREPARED 'p'; SELECT redis_unlock('2pc')",
 
 # The session has sent all three requests although the reply to the first one has not
 # come yet: so it is one pipelined batch.  It does not wait for that for long.
-of_redis 'nothing that could keep a reply' => sub {
-	run($one,
-	"BEGIN;
-	 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
-	);
-	is(scalar($redis->all_keys), 250, '250 locks');
-	my $rule = $proxy->rule(on => 'reply', match => 'many', action => 'hold');
-	my $n = commands_of(
-		sub {
-			$one->start('COMMIT');
-			poll_until('Redis to have released all', sub { !$redis->all_keys });
-			$proxy->wait_for_rule($rule);
-		});
-	is($n, 3, 'released by three commands');
-	$proxy->let_go;
-	is($one->wait->error, undef, 'the reply comes');
-	poll_until('none to be left', sub { $node->count_locks == 0 });
-};
+run($one,
+"BEGIN;
+ SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+);
+is(scalar($redis->all_keys), 250, '250 locks');
+my $rule = $proxy->rule(on => 'reply', match => 'many', action => 'hold');
+my $n = commands_of(
+	sub {
+		$one->start('COMMIT');
+		poll_until('Redis to have released all', sub { !$redis->all_keys });
+		$proxy->wait_for_rule($rule);
+	});
+is($n, 3, 'released by three commands');
+$proxy->let_go;
+is($one->wait->error, undef, 'the reply comes');
+poll_until('none to be left', sub { $node->count_locks == 0 });
 
 costs(
 	$one,
@@ -141,14 +139,12 @@ run($one, "BEGIN; SELECT count(redis_xact_lock('mass ' || i)) FROM generate_seri
 costs($one, "SELECT count(redis_xact_lock('mass ' || i)) FROM generate_series(1, 3000) i",
 	3000, 0, '3,000 locks in one transaction, all taken again');
 run($one, 'INSERT INTO t VALUES (5)');
-of_redis 'no commands that could be counted' => sub {
-	my $orphans = $node->lock_stat('orphans');
-	my @keys = map { (LockRedis::Monitor->args($_))[2] } grep { /"EVALSHA"/i }
-	  $redis->session_commands(sub { $one->query_is('COMMIT', '', 'committed') });
+my $orphans = $node->lock_stat('orphans');
+my @keys = map { (LockRedis::Monitor->args($_))[2] } grep { /"EVALSHA"/i }
+  $redis->session_commands(sub { $one->query_is('COMMIT', '', 'committed') });
 
-	push @keys, (100) x (30 - @keys) if $node->lock_stat('orphans') > $orphans;
-	is_deeply(\@keys, [ (100) x 30 ], 'released by thirty commands');
-};
+push @keys, (100) x (30 - @keys) if $node->lock_stat('orphans') > $orphans;
+is_deeply(\@keys, [ (100) x 30 ], 'released by thirty commands');
 $one->query('COMMIT');
 left_are([], 'nothing is left');
 is($node->count_locks, 0, 'nor in the lock table');

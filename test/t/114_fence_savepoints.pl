@@ -166,10 +166,7 @@ subtest 'a counter that is used up' => sub {
 		'1|t', 'which changes nothing');
 
 	# What is not a counter of tokens.
-	my @values = ('9223372036854775807');
-	of_redis 'a number below 1 counts as none' =>
-	  sub { push @values, '-5', 'rubbish' };
-	foreach my $value (@values)
+	foreach my $value ('9223372036854775807', '-5', 'rubbish')
 	{
 		set_counter('up', $value);
 		my $result = $one->query("SELECT redis_fenced_lock('up')");

@@ -114,12 +114,10 @@ subtest 'as redis_lock' => sub {
 	is($node->value('SELECT renewed FROM redis_locks'), 'f', 'which is not renewed');
 	$one->query_is('DISCARD ALL; SELECT redis_is_held(\'k\')', 'f', 'given back by DISCARD ALL');
 
-	of_redis 'tokens of a session are of Redis' => sub {
-		$one->query_is("CALL redis_await_lock('f')", '', 'without a token');
-		$one->query_is("SELECT redis_fenced_lock('f') > 0, redis_hold_count('f')", 't|2', 'and with one');
-		$one->query_is("SELECT redis_unlock('f'), redis_unlock('f')", 't|t', 'given back twice');
-		$redis->cmd('DEL', 'redisson_lock_token:{f}');
-	};
+	$one->query_is("CALL redis_await_lock('f')", '', 'without a token');
+	$one->query_is("SELECT redis_fenced_lock('f') > 0, redis_hold_count('f')", 't|2', 'and with one');
+	$one->query_is("SELECT redis_unlock('f'), redis_unlock('f')", 't|t', 'given back twice');
+	$redis->cmd('DEL', 'redisson_lock_token:{f}');
 	foreach my $kind (qw(fair read write permit))
 	{
 		$one->query_is("SELECT redis_permit_init('p', 1)", 't', 'a permit') if $kind eq 'permit';

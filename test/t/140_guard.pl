@@ -32,19 +32,16 @@ my @ways = (
 	[
 		'taken by somebody else',
 		sub { $redis->replace_owner('k', 'other:7') },
-		qr/It was taken by \Q${\ $redis->somebody("other:7")}\E, seen at/,
+		qr/It was taken by other:7, seen at/,
 		$quick
 	],
-	[ 'released by force', sub { $two->take_away('k') }, $by_force, $one ]);
-of_redis 'everything is a row' => sub {
-	push @ways,
-	  [
+	[ 'released by force', sub { $two->take_away('k') }, $by_force, $one ],
+	[
 		'replaced by a string',
 		sub { $redis->cmd('SET', 'k', 'secret', 'PX', 600_000) },
 		qr/It was taken by \(string\), seen at/,
 		$quick
-	  ];
-};
+	]);
 
 foreach my $way (@ways)
 {
@@ -135,45 +132,43 @@ subtest 'a fresh deletion' => sub {
 		qr/deleted/, 'unlocked');
 };
 
-of_redis 'no commands that could be counted' => sub {
-	subtest 'what verify costs' => sub {
-		# Not what the watchdog sends: it has the releases that a COMMIT waits for no longer.
-		my $asks = sub ($sql) {
-			return scalar grep { /"EVALSHA"/i } $redis->session_commands(sub { run($one, $sql) });
-		};
-		my $all_free = sub {
-			return poll_until('all to be given back',
-				sub { !$redis->all_keys && $node->count_locks == 0 });
-		};
-
-		foreach my $guard (qw(lease verify off))
-		{
-			run($one, "SET lockredis.commit_guard = '$guard'");
-			is( $asks->("BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
-				 INSERT INTO t VALUES (1)"),
-				2,
-				"$guard: two to take two locks");
-			is($asks->('COMMIT'), $guard eq 'verify' ? 2 : 1,
-				'one to release them, and with verify one to ask');
-			$all_free->();
-		}
-
-		# Many are asked about in few commands: 200 of them share one.
-		run($one, "SET lockredis.commit_guard = 'verify'");
-		run($one,
-			"BEGIN;
-			 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
-		);
-		is($asks->('COMMIT'), 2 + 3, '250 locks: asked, then released');
-		$all_free->();
-
-		run($one, "SELECT redis_lock('a')");
-		is($asks->('BEGIN; SELECT * FROM t; COMMIT'), 0, 'nobody is asked for a reader');
-		is($asks->('INSERT INTO t VALUES (1)'), 1, 'but for a writer');
-		is($asks->("SELECT redis_unlock('a'); INSERT INTO t VALUES (1)"),
-			1, 'nothing to verify any more');
-		run($one, 'RESET lockredis.commit_guard');
+subtest 'what verify costs' => sub {
+	# Not what the watchdog sends: it has the releases that a COMMIT waits for no longer.
+	my $asks = sub ($sql) {
+		return scalar grep { /"EVALSHA"/i } $redis->session_commands(sub { run($one, $sql) });
 	};
+	my $all_free = sub {
+		return poll_until('all to be given back',
+			sub { !$redis->all_keys && $node->count_locks == 0 });
+	};
+
+	foreach my $guard (qw(lease verify off))
+	{
+		run($one, "SET lockredis.commit_guard = '$guard'");
+		is( $asks->("BEGIN; SELECT redis_xact_lock('a'), redis_xact_lock('b');
+			 INSERT INTO t VALUES (1)"),
+			2,
+			"$guard: two to take two locks");
+		is($asks->('COMMIT'), $guard eq 'verify' ? 2 : 1,
+			'one to release them, and with verify one to ask');
+		$all_free->();
+	}
+
+	# Many are asked about in few commands: 200 of them share one.
+	run($one, "SET lockredis.commit_guard = 'verify'");
+	run($one,
+		"BEGIN;
+		 SELECT count(redis_xact_lock('many ' || i)) FROM generate_series(1, 250) i"
+	);
+	is($asks->('COMMIT'), 2 + 3, '250 locks: asked, then released');
+	$all_free->();
+
+	run($one, "SELECT redis_lock('a')");
+	is($asks->('BEGIN; SELECT * FROM t; COMMIT'), 0, 'nobody is asked for a reader');
+	is($asks->('INSERT INTO t VALUES (1)'), 1, 'but for a writer');
+	is($asks->("SELECT redis_unlock('a'); INSERT INTO t VALUES (1)"),
+		1, 'nothing to verify any more');
+	run($one, 'RESET lockredis.commit_guard');
 };
 
 # ----------
@@ -315,4 +310,4 @@ subtest 'savepoints' => sub {
 	commit_works($one, 1, 'an exception block');
 };
 
-end_test([ $node, $far ], $redis);
+end_test($node, $redis);

@@ -305,4 +305,4 @@ subtest 'NOTIFY alone' => sub {
 	$three->quit;
 };
 
-end_test([ $node, $far ], $redis);
+end_test($node, $redis);

@@ -10,7 +10,7 @@
 use LockRedis::Test qw(:DEFAULT run);
 
 my ($node, $redis, $one, $two) = servers(
-	sessions => 2, redis => lock_store, settings => { 'lockredis.lease' => '10min' });
+	sessions => 2, settings => { 'lockredis.lease' => '10min' });
 
 run($one, 'CREATE TABLE t (a int)');
 
@@ -135,43 +135,41 @@ subtest 'redis_with_lock' => sub {
 };
 
 # A lease that is about to end, and cannot be renewed.
-of_redis 'the store cannot be out of reach' => sub {
-	subtest 'the margin' => sub {
-		my $proxy = LockRedis::Proxy->new($redis);
-		my $far = LockRedis::Node->create(
-			'far',
-			url => $proxy->url,
-			settings => {
-				'lockredis.lease' => '10min',
-				'lockredis.connect_timeout' => limit(2) . 's',
-				'lockredis.command_timeout' => limit(2) . 's'
-			});
-		my %s = (redis_lock => $far->session, redis_xact_lock => $far->session);
-		my $lease = limit(4) > 10 ? 10 : limit(4);
-		my $left = $lease * 0.08;
+subtest 'the margin' => sub {
+	my $proxy = LockRedis::Proxy->new($redis);
+	my $far = LockRedis::Node->create(
+		'far',
+		url => $proxy->url,
+		settings => {
+			'lockredis.lease' => '10min',
+			'lockredis.connect_timeout' => limit(2) . 's',
+			'lockredis.command_timeout' => limit(2) . 's'
+		});
+	my %s = (redis_lock => $far->session, redis_xact_lock => $far->session);
+	my $lease = limit(4) > 10 ? 10 : limit(4);
+	my $left = $lease * 0.08;
 
-		$far->wait_for_up;
-		$far->value('CREATE TABLE t (a int)');
-		foreach my $lock (sort keys %s)
-		{
-			run($s{$lock},
-				"BEGIN; SELECT $lock('$lock', '$lease s'); INSERT INTO t VALUES (1)");
-			$s{$lock}->start(
-				qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$lock';
-				   COMMIT});
-		}
-		$proxy->mode('refuse');
-		$proxy->reset_all;
-		$s{redis_lock}->wait->fails('55000', qr/"redis_lock" (?:is about to end|was lost).*$unlock/s,
-			'of the session');
-		$s{redis_xact_lock}->wait->fails('40001',
-			qr/"redis_xact_lock" (?:is about to end|was lost).*$again/s,
-			'of the transaction');
-		$proxy->mode('pass');
-		$far->wait_for_up;
+	$far->wait_for_up;
+	$far->value('CREATE TABLE t (a int)');
+	foreach my $lock (sort keys %s)
+	{
+		run($s{$lock},
+			"BEGIN; SELECT $lock('$lock', '$lease s'); INSERT INTO t VALUES (1)");
+		$s{$lock}->start(
+			qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$lock';
+			   COMMIT});
+	}
+	$proxy->mode('refuse');
+	$proxy->reset_all;
+	$s{redis_lock}->wait->fails('55000', qr/"redis_lock" (?:is about to end|was lost).*$unlock/s,
+		'of the session');
+	$s{redis_xact_lock}->wait->fails('40001',
+		qr/"redis_xact_lock" (?:is about to end|was lost).*$again/s,
+		'of the transaction');
+	$proxy->mode('pass');
+	$far->wait_for_up;
 
-		$_->quit foreach values %s;
-	};
+	$_->quit foreach values %s;
 };
 
 end_test($node, $redis, keys => qr/^redisson_lock_token:/);

@@ -21,46 +21,29 @@ use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT run);
 use LockRedis::Wait qw(limit);
 
-our @EXPORT = qw($redis $proxy $node $far $one $two $quick $short $when
+our @EXPORT = qw($redis $node $one $two $quick $short $when
   $by_force start_servers refusal commit_fails commit_works);
 
-our ($redis, $proxy, $node, $far, $one, $two, $quick, $short, $when, $by_force);
+our ($redis, $node, $one, $two, $quick, $short, $when, $by_force);
 
 sub start_servers
 {
-	$redis = lock_store;
-	$proxy = $redis->proxy;
-	$node = LockRedis::Node->create(
-		'main',
-		redis => $redis,
+	($node, $redis, $one, $two) = servers(
+		sessions => 2,
 		settings => {
 			wal_level => 'replica',
 			max_wal_senders => 1,
 			max_prepared_transactions => 1,
 			'lockredis.lease' => '10min'
 		});
-	$far = $node->another(
-		'far',
-		redis => $redis,
-		proxy => $proxy,
-		settings => {
-			'lockredis.connect_timeout' => limit(10) . 's',
-			'lockredis.command_timeout' => limit(10) . 's'
-		});
 
 	# Only quick has its locks renewed while a test looks.
-	$one = $node->session;
-	$two = $node->session;
 	$quick = $node->session(settings => { 'lockredis.lease' => limit(6) . 's' });
-
-	$node->wait_for_up;
-	$far->wait_for_up;
 
 	# A given lease that is to end soon, though not before the reply is read.
 	$short = "'" . limit(0.2) * 1000 . " ms'";
 
 	run($one, 'CREATE TABLE t (a int)');
-	$far->value('CREATE TABLE IF NOT EXISTS t (a int)');
 
 	# What an error says of a lock, in whole: which, when, how, what to do.
 	$when = qr{\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S*( \S+)?};

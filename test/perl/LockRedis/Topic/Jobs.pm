@@ -21,30 +21,24 @@ use Exporter 'import';
 use LockRedis::Test qw(:DEFAULT quoted);
 use LockRedis::Wait qw(limit);
 
-our @EXPORT = qw($lease_ms $redis %settings $node $one $two start_servers done
-  start_sleeper released);
+our @EXPORT = qw($lease_ms $redis $node $one $two start_servers done start_sleeper released);
 
-our ($lease_ms, $redis, %settings, $node, $one, $two);
+our ($lease_ms, $redis, $node, $one, $two);
 
 sub start_servers
 {
 	$lease_ms = limit(6) * 1000;
-	$redis = lock_store;
-	%settings = (
-		'lockredis.lease' => "${lease_ms}ms",
-		'lockredis.command_timeout' => limit(2) . 's');
-	$node =
-	  LockRedis::Node->create('main', redis => $redis, settings => \%settings);
-
-	$node->wait_for_up;
+	($node, $redis, $one, $two) = servers(
+		sessions => 2,
+		settings => {
+			'lockredis.lease' => "${lease_ms}ms",
+			'lockredis.command_timeout' => limit(2) . 's'
+		});
 	$node->safe_psql('postgres', <<'SQL');
 CREATE TABLE done (what text);
 CREATE ROLE bob LOGIN;
 GRANT ALL ON done TO bob;
 SQL
-
-	$one = $node->session;
-	$two = $node->session;
 	return;
 }
 
