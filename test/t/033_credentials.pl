@@ -156,13 +156,6 @@ ok( eval {
 	'is who connects') || diag $@;
 $two->query_is("SELECT redis_unlock('u')", 't', 'with all rights');
 
-# One that needs no password.
-$node->set('lockredis.password_file' => '');
-user('carol', '~*', '&*', '+@all', 'nopass');
-$two->query_is("SELECT redis_try_lock('u')", 't', 'a user without password');
-$two->query_is("SELECT redis_unlock('u')", 't', 'and back');
-$node->set('lockredis.password_file' => $file);
-
 $node->set('lockredis.url' => "redis://nobody\@127.0.0.1:$port");
 $two->query_fails("SELECT redis_lock('u')",
 	'58000', qr/$denied.*WRONGPASS/s, 'an unknown user');

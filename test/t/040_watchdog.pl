@@ -31,13 +31,9 @@ sub wait_for_new_watchdog
 {
 	my ($old) = @_;
 
-	return poll_until(
-		'another watchdog',
-		sub {
-			# The server may be restarting.
-			my $pid = eval { $node->watchdog_pid };
-			return defined $pid && $pid != $old && $pid;
-		});
+	# The server may be restarting.
+	poll_until('another watchdog', sub { (eval { $node->watchdog_pid } // $old) != $old });
+	return $node->watchdog_pid;
 }
 
 $node->wait_for_up;

@@ -65,10 +65,6 @@ foreach my $session ($one, $plain->session)
 	} @calls;
 	is("@wrong", '', 'not preloaded: every function and view says so');
 }
-$one->query_is(
-	"BEGIN; CREATE TABLE t (i int); INSERT INTO t VALUES (1); COMMIT; SELECT count(*) FROM t",
-	1,
-	'not preloaded: the session is fine');
 $one->query_is('DISCARD ALL', '', 'not preloaded: DISCARD ALL');
 $one->query_is('DROP EXTENSION lockredis; CREATE EXTENSION lockredis',
 	'', 'not preloaded: dropped and created again');

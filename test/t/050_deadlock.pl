@@ -33,22 +33,6 @@ $viewer->query(
 	 INSERT INTO t VALUES (1, 0), (2, 0);
 	 CREATE TABLE big AS SELECT g FROM generate_series(1, 1000) g');
 
-# It waits for the key, and sleeps behind whoever has it.
-sub wait_for_key
-{
-	my ($session, $key) = @_;
-	my $pid = $session->pid;
-
-	return poll_until(
-		"$pid to wait for $key",
-		sub {
-			$viewer->value(
-				"SELECT count(*) FROM redis_locks
-				 WHERE pid = $pid AND key = '$key' AND waiting_since IS NOT NULL")
-			  > 0;
-		});
-}
-
 sub key_edge
 {
 	my ($waiter, $key, $level, $blocker) = @_;
@@ -96,7 +80,7 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 	$eager->query("SELECT $lock('a')");
 	$other->query("SELECT $lock('b')");
 	$other->start("SELECT $lock('a')");
-	wait_for_key($other, 'a');
+	$node->wait_for_waiters('a', 1);
 	is_deadlock(
 		$eager->query("SELECT $lock('b'), 'the eager one'"),
 		"two keys, $level",
@@ -140,10 +124,10 @@ foreach my $case ([ 'session', 'redis_lock' ], [ 'transaction', 'redis_xact_lock
 	$three->query("SELECT redis_lock('c')");
 	$two->start("SELECT redis_lock('c')");
 	$three->start("SELECT redis_lock('a')");
-	wait_for_key($two, 'c');
-	wait_for_key($three, 'a');
+	$node->wait_for_waiters('c', 1);
+	$node->wait_for_waiters('a', 1);
 	$outside->start("SELECT redis_lock('a')");
-	wait_for_key($outside, 'a');
+	$node->wait_for_waiters('a', 2);
 
 	# Looked at from outside, a cycle of others is there all this time ...
 	$eager->query("SET deadlock_timeout = '1s'");
@@ -299,7 +283,7 @@ foreach my $case (@postgres_locks)
 
 	$third->query("SELECT redis_lock('b')");
 	$other->start("SELECT redis_lock('b')");
-	wait_for_key($other, 'b');
+	$node->wait_for_waiters('b', 1);
 	$third->query_is("SET deadlock_timeout = '2s'; SELECT redis_try_lock('a', '100ms')",
 		'f', 'a wait shorter than deadlock_timeout ends as it should');
 	$third->query("RESET deadlock_timeout; SELECT redis_unlock('b')");
@@ -333,7 +317,7 @@ foreach my $case (@postgres_locks)
 			PERFORM redis_xact_lock('b');
 			INSERT INTO t VALUES (5, 0);
 		END $$});
-	wait_for_key($eager, 'b');
+	$node->wait_for_waiters('b', 1);
 	$other->start("SELECT redis_xact_lock('a')");
 	is_clean($other, 'caught by PL/pgSQL', 'COMMIT');
 	is_clean($eager, 'caught by PL/pgSQL, the victim itself');
@@ -353,7 +337,7 @@ foreach my $case (@postgres_locks)
 	$eager->query("SELECT redis_lock('a'), pg_advisory_lock(1)");
 	$other->query("SELECT redis_lock('b'), pg_advisory_lock(1)");
 	$other->start("SELECT redis_lock('a')");
-	wait_for_key($other, 'a');
+	$node->wait_for_waiters('a', 1);
 	is_deadlock(
 		$eager->query("SELECT redis_lock('b')"),
 		'two databases',
@@ -420,8 +404,8 @@ foreach my $case (@postgres_locks)
 		$three->query("SELECT redis_lock('secret')");
 		$two->start("SELECT redis_lock('secret')");
 		$three->start("SELECT redis_lock('a')");
-		wait_for_key($two, 'secret');
-		wait_for_key($three, 'a');
+		$node->wait_for_waiters('secret', 1);
+		$node->wait_for_waiters('a', 1);
 		is_deadlock(
 			$one->query("SELECT redis_lock('b')"),
 			"seen by $role",
