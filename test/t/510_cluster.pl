@@ -3,12 +3,18 @@
 # A Redis Cluster of three masters: each lock is kept by the node that has its slot,
 # with one connection of a session to each node that it needs, and no round trip more
 # than with a single Redis; batches over several nodes; waiting; names that cannot be.
+#
+# Slots that move while locks are held, awaited and given back: no lock is lost, and what is half
+# moved is served as far as the cluster serves it.  What a COMMIT counts, and releases, at a node
+# that hangs: once, when it answers again.
+# Proves G46.
 
 use LockRedis::RedisCluster;
 use LockRedis::Test;
 
 my $cluster = LockRedis::RedisCluster->new(replicas => 0);
-my $node = LockRedis::Node->create('main', redis => $cluster, patient => 1);
+my $node = LockRedis::Node->create('main', redis => $cluster,
+	settings => { 'lockredis.lease' => '30s', 'lockredis.command_timeout' => '60s' });
 my @masters = $cluster->masters;
 
 is(scalar @masters, 3, 'three masters');
@@ -64,6 +70,7 @@ $one->query('SELECT redis_unlock_all(); RESET lockredis.lease');
 # Fencing tokens
 cmp_ok($one->value("SELECT redis_fenced_lock('{f}1')"), '>', 0, 'a token');
 $one->query("SELECT redis_unlock('{f}1')");
+$cluster->cmd('DEL', 'redisson_lock_token:{f}1');
 
 # Somebody elsewhere has it: the shard tells of its release
 foreach my $key (@keys)
@@ -99,4 +106,119 @@ foreach my $name ('x}y', 'x{}y', 'x{y')
 $one->query_is("SELECT redis_try_lock('x{y}z')", 't', 'a tag is good');
 $one->query("SELECT redis_unlock('x{y}z')");
 
-end_test($node, $cluster, keys => qr/^redisson_lock_token:/, clients => qr/session/);
+# ---- slots that move
+
+my ($from, $to, $third) = @masters;
+my $key = $cluster->key_on($from, 'k');
+my $slot = $cluster->slot($key);
+my ($held, $next) = ("{$key}held", "{$key}next");
+
+# Moved to the end while a lock is held and awaited
+$one->query_is("SELECT redis_try_lock('$held')", 't', 'held');
+$node->queue_up($held, $two => "SELECT redis_lock('$held')");
+$cluster->move_slot($slot, $to);
+$one->query_is("SELECT redis_is_held('$held')", 't', 'held after the move');
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'it is found at the new node');
+$one->query_is("SELECT redis_unlock('$held')", 't', 'given back there');
+is($two->wait(60)->error, undef, 'who waited has it');
+$two->query_is("SELECT redis_unlock('$held')", 't', 'given back');
+is_deeply([ $cluster->all_keys ], [], 'nothing is left');
+
+# A session whose map is old finds the node
+$cluster->move_slot($slot, $from);
+$one->query_is("SELECT redis_try_lock('$next')", 't', 'taken although the slot has moved');
+$cluster->move_slot($slot, $to);
+$one->query_is("SELECT redis_unlock('$next')", 't', 'given back although it has moved again');
+$two->query_is("SELECT redis_is_locked('$next')", 'f', 'nobody has it');
+
+# In the middle of a move: what is there stays there, what is new is at the other node
+$one->query_is("SELECT redis_try_lock('$held')", 't', 'held before the move');
+$cluster->begin_move($slot, $third);
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'renewed while its slot is moved');
+$two->query_is("SELECT redis_try_lock('$held')", 'f', 'still kept from others');
+$two->query_is("SELECT redis_try_lock('$next')", 't', 'a new lock while the slot is moved');
+is($third->try_cmd('CLUSTER', 'COUNTKEYSINSLOT', $slot), 1, 'is at the node to come');
+$cluster->move_keys($slot);
+$one->query_is("SELECT redis_extend('$held', NULL)", 't', 'renewed when it is over there');
+$one->query_is("SELECT redis_try_lock('$next')", 'f', 'and the new one is kept from others');
+$cluster->end_move($slot);
+poll_until('the server to know',
+	sub { $node->count_locks("renewals > 0 AND key LIKE '%next'") == 1 });
+$one->query_is("SELECT redis_unlock('$held')", 't', 'given back at its end');
+$two->query_is("SELECT redis_unlock('$next')", 't', 'the new one, too');
+is_deeply([ $cluster->all_keys ], [], 'nothing is left');
+
+# A transaction ends in the middle of a move
+$one->query("BEGIN; SELECT redis_xact_lock('$held')");
+$cluster->begin_move($slot, $from);
+$one->query('COMMIT');
+$cluster->move_keys($slot);
+$cluster->end_move($slot);
+poll_until('it to be given back', sub { !$cluster->all_keys });
+is($node->lock_stat('losses'), 0, 'no lock was lost');
+
+# To and fro under load
+{
+	my @sessions = map { $node->session } 1 .. 4;
+	my @slots = map { $cluster->slot("load$_") } 1 .. 8;
+
+	$node->safe_psql('postgres', 'CREATE TABLE counter (k int PRIMARY KEY, n int);
+		INSERT INTO counter SELECT i, 0 FROM generate_series(1, 8) i');
+	$_->start(q{DO $$ BEGIN
+		FOR i IN 1 .. 200 LOOP
+			PERFORM redis_lock('load' || 1 + i % 8);
+			UPDATE counter SET n = n + 1 WHERE k = 1 + i % 8;
+			COMMIT;
+			PERFORM redis_unlock('load' || 1 + i % 8);
+		END LOOP; END $$}) foreach @sessions;
+	while (grep { $_->is_running } @sessions)
+	{
+		my $slot = $slots[ int rand @slots ];
+		my @others = grep { $_->id ne $cluster->node_of_slot($slot)->id } $cluster->masters;
+		$cluster->move_slot($slot, $others[ int rand @others ]);
+	}
+	is($_->wait(120)->error, undef, 'no call has failed') foreach @sessions;
+	is($node->value('SELECT sum(n) FROM counter'), 800, 'all were counted');
+	is($node->lock_stat('losses'), 0, 'and no lock was lost');
+	$_->quit foreach @sessions;
+}
+
+# Counted, and released, at the end of a transaction by a node that hangs
+{
+	my ($slow, @rest) = $cluster->masters;
+	my ($there, @elsewhere) = map { $cluster->key_on($_, 'sum') } $slow, @rest;
+	my @latches = ($there, @elsewhere);
+	my $held = $cluster->key_on($slow, 'held');
+
+	$one->query("SELECT redis_latch_init('$_', 5)") foreach @latches;
+	$one->query("BEGIN; SELECT redis_xact_lock('$held')");
+	$one->query("SELECT redis_latch_xact_count_down('$_')") foreach @latches;
+	$slow->freeze;
+	is($one->query('COMMIT')->error, undef, 'the commit does not wait for a node that hangs');
+	poll_until('the others to have counted',
+		sub { !grep { $two->value("SELECT redis_latch_count('$_')") != 4 } @elsewhere });
+	is($node->count_locks("key IN ('$there', '$held')"), 2, 'the rest is left to be done');
+	$slow->thaw;
+	poll_until('nothing to be left', sub { $node->count_locks == 0 });
+	is($two->value("SELECT redis_latch_count('$there')"), 4, 'counted once');
+	$two->query_is("SELECT redis_is_locked('$held')", 'f', 'and released');
+	$cluster->cmd('DEL', $_) foreach @latches;
+}
+
+# A lock that its node has released is free here, too, while another node of the batch hangs
+{
+	my ($slow, $quick) = $cluster->masters;
+	my ($there, $here) = map { $cluster->key_on($_, 'both') } $slow, $quick;
+
+	$one->query("SELECT redis_multi_lock(ARRAY['$there', '$here'])");
+	$slow->freeze;
+	$one->start("SELECT redis_multi_unlock(ARRAY['$there', '$here'])");
+	poll_until('one node to have released its lock', sub { !$quick->cmd('EXISTS', $here) });
+	$two->query_is("SELECT redis_try_lock('$here', '30s')", 't', 'it is free');
+	ok($one->is_running, 'while the other one hangs');
+	$slow->thaw;
+	is($one->wait(60)->out, 't', 'both were released');
+	$two->query_is("SELECT redis_unlock('$here')", 't', 'given back');
+}
+
+end_test($node, $cluster, keys => qr/^lockredis_tickets:/, clients => qr/session/);
