@@ -24,9 +24,8 @@ my $fenced = sub { return "SELECT redis_fenced_lock('$_[0]')"; };
 my $recording = sub { return "BEGIN; SELECT redis_fenced_xact_lock('$_[0]')"; };
 
 # They queue for it in this order while the first has it; returns the first one's token.
-sub queue
+sub queue ($key, $sql, $first, @rest)
 {
-	my ($key, $sql, $first, @rest) = @_;
 	my $token = run($first, $fenced->($key))->value;
 
 	$node->queue_up($key, map { $_ => $sql->($key) } @rest);
@@ -34,22 +33,19 @@ sub queue
 }
 
 # What the next one gets when the holder gives it back, and how many scripts that took
-sub hand
+sub hand ($key, $holder, $next, $how = "SELECT redis_unlock('$key')")
 {
-	my ($key, $holder, $next, $how) = @_;
 	my $calls = $redis->script_calls;
 
-	run($holder, $how || "SELECT redis_unlock('$key')");
+	run($holder, $how);
 	my $result = $next->wait(limit(15));
 	die "$key: $result->{raw}" if $result->dead || $result->error;
 	return ($result->value, $redis->script_calls - $calls);
 }
 
 # What somebody gets who takes the lock in Redis, as Redisson does
-sub take_elsewhere
+sub take_elsewhere ($key)
 {
-	my ($key) = @_;
-
 	$redis->cmd('DEL', $key);
 	$redis->foreign_lock($key);
 	return $redis->cmd('INCR', "redisson_lock_token:{$key}");

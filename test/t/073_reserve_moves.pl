@@ -19,11 +19,9 @@ my $fenced = "SELECT redis_fenced_lock('k')";
 my $recording = "BEGIN; SELECT redis_fenced_xact_lock('k')";
 
 # What the next one gets from the holder
-sub hand
+sub hand ($holder, $next, $how = "SELECT redis_unlock('k')")
 {
-	my ($holder, $next, $how) = @_;
-
-	run($holder, $how || "SELECT redis_unlock('k')");
+	run($holder, $how);
 	my $result = $next->wait(limit(60));
 	die $result->{raw} if $result->dead || $result->error;
 	return $result->value;

@@ -14,15 +14,22 @@
 #   batch, to choose what is most urgent.
 # - A commit looks at each of the locks that a session has only when the lease of one of them is
 #   near its end, by what that lease wants.
+# - Where replies usually take longer than recv() waits for them at first, it soon waits for longer,
+#   so a request does not need another system call to wait for its reply.
 #
 # For bars of speed, not for a guarantee.
 
+use FindBin;
+use lib "$FindBin::Bin/../bench";
+
+use Bench::Meter;
 use LockRedis::Debugger;
 use LockRedis::Test qw(:DEFAULT run);
 
 LockRedis::Debugger->need;
 
-my ($node, $redis) = servers(
+my ($node, $redis, $proxy) = LockRedis::Node->create_behind_proxy(
+	'main',
 	settings => {
 		'lockredis.lease' => '600s',
 		'lockredis.wait_lease' => '300s',
@@ -353,4 +360,37 @@ my $walks = 2 + int($seconds / 0.5);
 cmp_ok($looked, '<', ($walks + 1) * ($locks + 1), "$commits commits in $seconds s look at $looked holds");
 
 run($one, 'SELECT redis_unlock_all()');
+
+# ----------
+# Late replies
+# ----------
+
+my $requests = 40;
+my $late = $node->session;
+
+sub pairs ($n)
+{
+	return run($late, "SELECT count(redis_lock('k')), count(redis_unlock('k')) FROM generate_series(1, $n)");
+}
+
+# How often the session waited for anything but a reply in recv()
+sub waits
+{
+	my $calls = Bench::Meter::system_calls([ $late->pid ], sub { pairs($requests / 2) });
+
+	return ($calls->{epoll_wait} // 0) + ($calls->{epoll_pwait} // 0);
+}
+
+pairs(1);
+
+# More than the 10 ms of a new connection, less than the 80 ms that it becomes at most.
+$proxy->latency(20);
+pairs(10);
+
+# A machine that has much to do may need longer for some replies.
+my $waits;
+poll_until('replies to be waited for in recv()', sub { ($waits = waits()) < $requests / 2 });
+cmp_ok($waits, '<', $requests / 2, "$waits other waits in $requests requests");
+
+$proxy->latency(0);
 end_test($node, $redis);

@@ -40,11 +40,10 @@ $one->query_is("SELECT redis_read_unlock('a')", 't');
 
 # Who gives up takes that back: at a limit, by a cancel, at the end of the session.
 $reader->query("SELECT redis_read_lock('b')");
-foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
+foreach my $how ('limit', 'cancel', 'terminate')
 {
 	my $session = $far->session;
 
-	$session->query("SET lock_timeout = '10s'") if $how eq 'lock_timeout';
 	$session->start(
 		$how eq 'limit' ? "SELECT redis_try_write_lock('b', '10s')" :
 		  "SELECT redis_write_lock('b')");

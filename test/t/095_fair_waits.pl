@@ -19,12 +19,11 @@ my $soon = limit(60);
 #
 # Who gives up leaves no place: behind others, and as the first while the lock is free.
 #
-foreach my $how ('limit', 'lock_timeout', 'cancel', 'terminate')
+foreach my $how ('limit', 'cancel', 'terminate')
 {
 	my $session = patient_session($far);
 	my $sql = $how eq 'limit' ? "SELECT redis_try_fair_lock('a', '6s')" : undef;
 
-	$session->query("SET lock_timeout = '6s'") if $how eq 'lock_timeout';
 	$holder->query("SELECT redis_fair_lock('a')");
 	my $place = wait_fairly($session, 'a', $sql);
 	my $other = wait_fairly($next, 'a');
