@@ -4,7 +4,8 @@
 # talks to Redis, wake-ups are handed on, a head that does not run is passed over.
 # Where nobody tells, or the message is not heard: leases that end, locks of clients that publish
 # nothing (polled), time limits, a subscription that comes too late.  (A head that gives up when it
-# was woken is the simulator's: its mutant give_up_quietly.)  031_store_errors cuts them off.
+# was woken, and waiters whose connections are cut off, are the simulator's: its mutants
+# give_up_quietly and still_subscribed.)
 #
 # A lease is ten minutes here, of foreign holders as well, and nothing waits
 # nearly as long: whoever is not woken in time fails the test.

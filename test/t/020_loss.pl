@@ -240,13 +240,6 @@ $three->query_is("SELECT redis_is_held('forced'), redis_unlock('forced')",
 $one->is_lost($redis, 'forced', 'forced', qr/by force/, 'taken by force');
 $three->quit;
 
-$one->query_is("SELECT redis_lock('forced')", '', 'held');
-$one->query_is("SELECT redis_force_unlock('forced')", 't',
-	'taken away by the holder itself');
-$one->is_lost($redis, 'forced', 'forced', qr/by force/, "taken by the holder's force");
-$one->query_is("SELECT redis_force_unlock('forced')", 'f',
-	'nobody has it: false');
-
 of_redis 'there is one server' => sub {
 	# From another server it is a deletion like any other.
 	$one->query_is("SELECT redis_lock('forced')", '', 'held');

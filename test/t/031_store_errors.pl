@@ -1,14 +1,14 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Redis answers, but not as one wishes: values that are no locks, refusals of
-# every kind, scripts and connections that vanish.
+# every kind, scripts that vanish.
 #
 # - A refusal is an error with the node's words and its SQLSTATE, never "busy";
 #   what was or will be taken is given back, and nothing stays without a TTL.
 # - 42809 for what is no lock of this kind, and the value is left alone; a token
 #   lock's string is busy, and its value, a credential, is never shown.
 # - redis_force_unlock takes away only what it has seen, and tells who waits.
-# - SCRIPT FLUSH and CLIENT KILL are not noticed by users.
+# - SCRIPT FLUSH is not noticed by users.
 # - An address never appears in what a client is told.
 #
 # Proves G19, G33.
@@ -139,29 +139,6 @@ foreach my $step (
 }
 $two->query_warns("SELECT redis_unlock('flushed')",
 	'f', '01000', qr/was lost.*by force/s, 'forced');
-
-# ----------
-# CLIENT KILL
-# ----------
-
-# While waiting for somebody else, whose lease never ends here: each of the
-# three connections, with and without a release in the gap.
-foreach my $what ('session', 'watchdog', 'listener')
-{
-	$redis->foreign_lock('foreign', ms => 300_000);
-	$redis->after_second_look('foreign',
-		sub { $two->start("SELECT redis_lock('foreign')") });
-	cmp_ok($redis->kill_clients($what), '>=', 1, "the $what cut off");
-	poll_until(
-		'the subscription again',
-		sub { $redis->subscribers($redis->channel('foreign')) });
-	ok($two->is_running, 'the waiter goes on waiting');
-	$redis->kill_clients($what);
-	$redis->foreign_unlock('foreign');
-	is($two->wait->error, undef, "had after the $what was cut off again");
-	$two->query_is("SELECT redis_unlock('foreign')", 't', 'and given back');
-}
-all_given_back('nothing is left of the cut connections');
 
 # ----------
 # Refusals.  Each is an error with the node's words; a lock that is held stays
