@@ -407,22 +407,4 @@ poll_until('the right name to be resolved',
 	sub { $one->query("SELECT redis_try_lock('k')")->out eq 't' });
 $one->query_is("SELECT redis_unlock('k')", 't', 'and all is well');
 
-# One name right after another: the limit of how often a name is resolved (once
-# a second, longer than may be waited here) is for one and the same.  A machine that
-# stands still for that time shows nothing.
-my $soon;
-foreach my $name (qw(LocalHost LOCALHOST LOCALhost localHOST Localhost))
-{
-	$node->set(
-		'lockredis.url' => "REDIS://$name:$port/4",
-		'lockredis.connect_timeout' => '800ms',
-		'lockredis.command_timeout' => '3s');
-	$soon = $one->query("SELECT redis_try_lock('k')")->out;
-	last if $soon eq 't';
-}
-is($soon, 't', 'the next host name');
-is(found_in(4), 'k', 'in its database');
-$one->query_is("SELECT redis_unlock('k')", 't', 'and unlock');
-$node->set(%default);
-
 end_test($node, $redis);
