@@ -49,7 +49,7 @@ sub waits_on ($session, $key, $name)
 	$waiter->query("SELECT redis_lock('b')");
 	my $id = $proxy->rule(on => 'message', match => 'lockredis_condition__channel:{b}:',
 		action => 'drop');
-	await($waiter, 'b', '', limit(10) . 's');
+	await($waiter, 'b', '', limit(5) . 's');
 	notify('b', 1, 'told');
 	$proxy->wait_for_rule($id);
 	has_it($waiter, 'b', 'told at its limit');
@@ -122,7 +122,7 @@ sub waits_on ($session, $key, $name)
 # With its watchdog, for longer than its lease: whoever notifies next finds out.
 #
 {
-	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(6) . 's' });
 	my $watchdog = $near->watchdog_pid;
 
 	$_->query("SELECT redis_lock('f')"), await($_, 'f') foreach $waiter, $next;
@@ -144,9 +144,9 @@ sub waits_on ($session, $key, $name)
 # when it asks again.
 #
 {
-	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(10) . 's' });
+	my $waiter = $near->session(settings => { 'lockredis.wait_lease' => limit(6) . 's' });
 	my $other = $near->session;
-	my $live = $far->session(settings => { 'lockredis.wait_lease' => limit(8) . 's' });
+	my $live = $far->session(settings => { 'lockredis.wait_lease' => limit(6) . 's' });
 
 	$_->query("SELECT redis_lock('g')"), await($_, 'g') foreach $waiter, $live;
 	$notifier->query_is("SELECT redis_lock('g'), redis_condition_notify('g')", '|1', 'told');
