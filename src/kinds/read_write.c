@@ -86,6 +86,7 @@ const LockKind write_kind = {
 			.keys = {NAME_LOCK, NAME_WRITERS},
 			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_SINCE},
+			.unusual = {ARG_AMOUNT},
 			.group = 1,
 			.reply = REPLY_QUEUED,
 		},

@@ -50,6 +50,7 @@ const LockKind reentrant_kind = {
 			.keys = {NAME_LOCK},
 			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER},
+			.unusual = {ARG_AMOUNT},
 			.group = 1,
 			.reply = REPLY_CREATED,
 		},

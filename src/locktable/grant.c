@@ -42,6 +42,27 @@ lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now)
 }
 
 /*
+ * grant_tokens --- the store has issued a token for the hold, and perhaps a reserve
+ *
+ * Tokens that were in reserve before are below the new one, so they are not used any
+ * more.
+ */
+static void
+grant_tokens(LrHold *h, const StoreOp *op)
+{
+	LrReserve  *reserve = &h->as.held.reserve;
+	int64		token = op->answer.fence;
+
+	h->given.fence = token;
+	h->given.fence_store = op->store;
+	if (h->state != HOLD_HELD)
+		return;
+	reserve->used = token;
+	reserve->left = store_last_token(token, op->amount) - token;
+	reserve->moves = op->moves;
+}
+
+/*
  * grant_is_stale --- is the master that granted the lock no longer the master?
  *
  * A process that finds another master first publishes that and then looks at all
@@ -182,6 +203,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 			 TimestampTz acquired_at, WakeList *wakes)
 {
 	LrHold	   *h = &lt_holds[hold];
+	LrKey	   *key = &lt_keys[h->key];
 	LrLease    *lease = &lt_leases[hold];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
@@ -192,8 +214,8 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 		return GRANT_TOO_LATE;
 	if (grant_is_overtaken(op->store, judged_at) || grant_was_forced(h, op))
 		return GRANT_STALE;
-	if (grant_conflicts(&lt_keys[h->key], h->kind, now, wakes) ||
-		lt_is_being_given_back(&lt_keys[h->key], h->kind, h->given.id))
+	if (grant_conflicts(key, h->kind, now, wakes) ||
+		lt_is_being_given_back(key, h->kind, h->given.id))
 		return GRANT_CONFLICT;
 	if (lr_kind(h->kind)->ownerless)
 	{
@@ -206,18 +228,21 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 		return GRANT_STALE;
 
 	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_beside(&lt_keys[h->key].queue, h->kind, wakes);
+		lt_nudge_beside(&key->queue, h->kind, wakes);
 	if (!lr_kind(h->kind)->passing)
 	{
-		lt_keys[h->key].handoffs = 0;
+		key->handoffs = 0;
 		if (queued)
-			lt_judge_pause(&lt_keys[h->key], !placed);
+			lt_judge_pause(key, !placed);
 	}
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->state = HOLD_HELD;
 	h->as.held.here_from = lt_here_since(op->store, now);
-	h->given.fence = op->answer.fence;
-	h->given.fence_store = op->store;
+	if (op->args.fenced)
+		grant_tokens(h, op);
+	if (key->asks_ahead != LrMyProcNumber)
+		h->as.held.reserve.left = 0;
+	key->asks_ahead = LR_NONE;
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
 	lt_link_hold(hold);
@@ -279,6 +304,15 @@ lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
 	}
 	lt_unlock(lock, &wakes);
 	return result;
+}
+
+void
+lt_set_fence(LrIndex hold, const StoreOp *mint)
+{
+	LWLock	   *lock = lt_lock_hold(hold);
+
+	grant_tokens(&lt_holds[hold], mint);
+	LWLockRelease(lock);
 }
 
 /*

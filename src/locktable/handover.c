@@ -33,9 +33,10 @@
  *
  * What its request may leave in the store has another owner (LrWait.asked).
  *
- * A session that needs a fencing token also takes tokens for those to which the lock
- * may be handed after it: the reserve of the hold.  It ends with the hold, with a move
- * to another store or master, and with any other token that the hold gets.
+ * A session that asks for a fenced lock while others wait behind it also takes tokens for
+ * those to which the lock may be handed after it: the reserve of the hold.  So does one that
+ * was handed a lock without a reserve.  It ends with the hold, with a move to another store
+ * or master, and with any other token that the hold gets.
  *
  * All of this is done under the partition lock of the key.
  *
@@ -323,6 +324,44 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 }
 
 /*
+ * handover_tokens --- how many sessions may still be handed the lock, and need a token
+ */
+static int64
+handover_tokens(int handoffs)
+{
+	return Max(Min(lr_max_handoffs, RESERVE_MOST) - handoffs, 0);
+}
+
+/*
+ * lt_ask_for_reserve --- see locktable.h
+ *
+ * The master is noted before the request is sent: if another one is in use when the answer
+ * comes, the reserve is not used, whichever of the two has issued it.  Nor is it used if the
+ * store has given the lock to another session here meanwhile, whose token is higher:
+ *
+ *	 A asks: 5, in reserve 6-37; it is stopped
+ *			the lease ends		B, behind A, asks: 38; it gives the lock back
+ *	 A reads its answer, and hands the lock, which it has lost, to C: not 6
+ */
+void
+lt_ask_for_reserve(LrIndex hold, StoreOp *create)
+{
+	const LrWait *w = lt_wait_of(LrMyProcNumber);
+	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
+
+	if (lr_store_can(create->store, STORE_HAS_PLACE))
+		create->moves = lt_epoch_of(w->key);
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (w->state == WAIT_QUEUED && w->next != LR_NONE &&
+		lt_wait_of(w->next)->terms.kind == w->terms.kind)
+	{
+		create->amount = handover_tokens(0);
+		lt_keys[w->key].asks_ahead = LrMyProcNumber;
+	}
+	LWLockRelease(lock);
+}
+
+/*
  * lt_take_reserved --- see locktable.h
  *
  * As far as is known here, nobody else has had the key since the tokens were issued, and
@@ -344,7 +383,7 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 		h->as.held.reserve.left--;
 	}
 	*store = h->given.fence_store;
-	*more = Max(Min(lr_max_handoffs, RESERVE_MOST) - lt_keys[h->key].handoffs, 0);
+	*more = handover_tokens(lt_keys[h->key].handoffs);
 	LWLockRelease(lock);
 	return taken;
 }

@@ -232,31 +232,6 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 	LWLockRelease(lock);
 }
 
-/*
- * lt_set_fence --- see locktable.h
- *
- * Tokens that were in reserve before are below the new one, so they are not used any
- * more.
- */
-void
-lt_set_fence(LrIndex hold, const StoreOp *mint)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-
-	h->given.fence = mint->answer.fence;
-	h->given.fence_store = mint->store;
-	if (h->state == HOLD_HELD)
-	{
-		LrReserve  *reserve = &h->as.held.reserve;
-
-		reserve->used = mint->answer.fence;
-		reserve->left = store_last_token(mint->answer.fence, mint->amount) - mint->answer.fence;
-		reserve->moves = mint->moves;
-	}
-	LWLockRelease(lock);
-}
-
 void
 lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {

@@ -298,6 +298,7 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->queue.front_tail = LR_NONE;
 	key->places.list.head = LR_NONE;
 	key->places.list.tail = LR_NONE;
+	key->asks_ahead = LR_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
 	key->next = *lt_bucket_of(hash);

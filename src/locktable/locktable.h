@@ -251,6 +251,12 @@ extern void lt_note_clear(LrIndex hold, const StoreOp *create);
 extern bool lt_leave_orphan(LrIndex *hold, const StoreOp *create);
 
 /*
+ * Before a create that takes a fencing token: if a session waits behind this one, let the
+ * create also take tokens for those to which the lock may be handed.
+ */
+extern void lt_ask_for_reserve(LrIndex hold, StoreOp *create);
+
+/*
  * After TURN_HANDED: take the next fencing token of the reserve of the hold.  False: the
  * reserve is empty, or may not be used.  *store is the store that has issued the tokens;
  * *more is how often the lock may still be handed over, and so how many more tokens to

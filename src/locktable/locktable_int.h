@@ -99,6 +99,8 @@ typedef struct LrKey
 	LrPlaces	places;
 	int			nunlisted;		/* sessions that wait in neither, HANDED or FAILED */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
+	LrIndex		asks_ahead;		/* session whose create takes tokens for others; LR_NONE
+								 * once the store gave the lock to any session since */
 	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
 	bool		after_pause;	/* the head asks the store after a pause */
 	bool		notified_elsewhere; /* the last release notified a client elsewhere */

@@ -323,6 +323,8 @@ wait_send_create(StoreId store)
 	memcpy(op->id, acq.request->terms.id, STORE_ID_LEN);
 	op->text = acq.request->token;
 	op->text_len = acq.request->token_len;
+	if (acq.request->fenced)
+		lt_ask_for_reserve(acq.hold, op);
 
 	/* If this raises an error, wait_abandon() cleans up. */
 	if (lr_kind(acq.key.kind)->passing)

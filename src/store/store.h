@@ -163,8 +163,8 @@ typedef struct StoreOp
 	int64		keep_ms;		/* release: leave the key locked for that long; create,
 								 * set: a release will do so, even if this server crashes */
 	int64		amount;			/* define, create of a semaphore, release, count: how
-								 * many; mint: how many more tokens; notify: how many at
-								 * most */
+								 * many; create (fenced), mint: how many more tokens;
+								 * notify: how many at most */
 	int			min_replicas;	/* create, set, renew, mint: number of replicas that have
 								 * to confirm it, or it ends as STORE_UNCONFIRMED.
 								 * Ignored by a store without replicas */

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, lockredis contributors
 
-# A fenced lock that is handed over takes tokens for those it can be handed to next, so they ask
-# nobody.  What they get rises, is given once, and is below all that anybody gets who takes the lock
+# Who asks for a fenced lock while others wait behind it, or is handed one, takes tokens for those it
+# can be handed to next, so they ask nobody.  What they get rises, is given once, and is below all that anybody gets who takes the lock
 # from Redis; where the fence table has a higher token, or Redis is emptied, the reserve has ended.
 # (Who takes it away, stops, or holds it without a token in between is the simulator's: its mutants
-# reserve_twice, reserve_kept, reserve_moved, lua_reserve_untaken.)
+# reserve_twice, reserve_kept, reserve_moved, reserve_of_grant, lua_reserve_untaken,
+# lua_create_reserve.)
 #
 # one has the lock, the others come behind it; "somebody" is another client.
 #
@@ -160,7 +161,11 @@ foreach my $recorded (3, 1000)
 	my ($one, $two, $three, $four) = sessions(4);
 
 	$redis->set_token($key, MOST - 3);
-	is(queue($key, $fenced, $one, $two, $three, $four), MOST - 2, "$key: one");
+	$redis->foreign_lock($key);
+	$node->queue_up($key, map { $_ => $fenced->($key) } $one, $two, $three, $four);
+	$redis->foreign_unlock($key);
+	is($one->wait(limit(15))->value, MOST - 2, "$key: one");
+	is($redis->token($key), MOST - 2, "$key: and nobody else");
 	is_deeply([ hand($key, $one, $two) ], [ MOST - 1, 1 ], "$key: two");
 	is($redis->token($key), MOST - 1, "$key: and nobody else");
 	is_deeply([ hand($key, $two, $three) ], [ MOST, 1 ], "$key: three has the last one");
@@ -189,6 +194,37 @@ foreach my $recorded (3, 1000)
 	run($s[2], $unlock);
 	is(run($s[0], $write)->value, 2 + MAX_HANDOFFS, "$key: the rest is a gap");
 	run($s[0], $unlock);
+	end_of($key, @s);
+}
+
+#
+# Those who wait behind the one that asks for the lock have theirs with its request.
+#
+# one ─► two: asks for a token ─► three, and the lock is given back ─► four takes it: 4, in reserve
+# 5, 6 ─► five, six: ask nobody
+#
+$node->set('lockredis.max_handoffs' => 2);
+foreach my $kind ('', 'write_')
+{
+	my $key = "behind, ${kind}lock";
+	my @s = sessions(6);
+	my ($take, $unlock) = ("SELECT redis_fenced_${kind}lock('$key')", "SELECT redis_${kind}unlock('$key')");
+	my (@tokens, @calls);
+
+	$_->value('SHOW lockredis.max_handoffs') == 2 || die 'not reloaded' foreach @s;
+	push @tokens, run($s[0], $take)->value;
+	$node->queue_up($key, map { $_ => $take } @s[ 1 .. 5 ]);
+	foreach (1 .. 5)
+	{
+		my ($token, $calls) = hand($key, @s[ $_ - 1, $_ ], $unlock);
+
+		push @tokens, $token;
+		push @calls, $calls > 2 ? 2 : $calls;
+		is($redis->token($key), 6, "$key: in reserve for all behind it") if $_ == 3;
+	}
+	is_deeply(\@tokens, [ 1 .. 6 ], "$key: no token is left out");
+	is_deeply(\@calls, [ 1, 0, 2, 0, 0 ], "$key: and no request for one but the first");
+	run($s[5], $unlock);
 	end_of($key, @s);
 }
 

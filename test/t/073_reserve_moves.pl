@@ -51,6 +51,22 @@ sub hand ($holder, $next, $how = "SELECT redis_unlock('k')")
 	is($node->lock_stat('handoffs'), 3, 'failover: each was handed over');
 	is($new->token('k'), 2 * MAX_HANDOFFS, 'failover: the new counter is above them');
 	run($four, "SELECT redis_unlock('k')");
+	$ha->wait_until_steady;
+
+	# With the lock one takes tokens for those behind it ─► another master ─► two: asks that one
+	$new->foreign_lock('k');
+	$node->queue_up('k', map { $_ => $fenced } $one, $two, $three);
+	$new->foreign_unlock('k');
+	my $token = $one->wait(limit(60))->value;
+	is($token, 2 * MAX_HANDOFFS + 1, 'failover: one again, with the lock');
+	replicated($ha);
+	$new = $ha->fail_over;
+	wait_until_used($node, $new);
+	poll_until('the new master to be asked',
+		sub { $node->value("SELECT renewals FROM redis_locks WHERE granted AND key = 'k'") > 0 }, 60);
+	is(hand($one, $two), $token + MAX_HANDOFFS + 1, 'failover: two has one of the new master');
+	is(hand($two, $three), $token + MAX_HANDOFFS + 2, 'failover: and three the next one in reserve');
+	run($three, "SELECT redis_unlock('k')");
 	$_->quit foreach $one, $two, $three, $four;
 	$ha->wait_until_steady;
 	nothing_left($node, $ha, keys => $counters);
@@ -125,6 +141,19 @@ sub hand ($holder, $next, $how = "SELECT redis_unlock('k')")
 	run($three, "SELECT redis_unlock('k')");
 	cmp_ok($elsewhere->wait(limit(60))->value, '>', 100 + MAX_HANDOFFS,
 		'masters: another server is above all of it');
+
+	# Likewise where the create takes it.
+	$node->queue_up('k', map { $_ => $fenced } $one, $two);
+	$_->set_token('k', 1000) foreach @nodes[ 1, 2 ];
+	run($elsewhere, "SELECT redis_unlock('k')");
+	is($one->wait(limit(60))->value, 1001, 'masters: one is above the highest');
+	cmp_ok((grep { $_->token('k') == 1001 + MAX_HANDOFFS } @nodes), '>=', 2,
+		'masters: most of them have the reserve of a create');
+	is(hand($one, $two), 1002, 'masters: two has the next one in reserve');
+	$elsewhere->start($fenced);
+	run($two, "SELECT redis_unlock('k')");
+	cmp_ok($elsewhere->wait(limit(60))->value, '>', 1001 + MAX_HANDOFFS,
+		'masters: another server is above all of that');
 	run($elsewhere, "SELECT redis_unlock('k')");
 	$_->quit foreach $one, $two, $three, $elsewhere;
 	nothing_left([ $node, $other ], $masters, keys => $counters);

@@ -213,7 +213,7 @@ sub digest_of { return $digest{ $_[0] } || 'none'; }
 
 # Keys; arguments.  In brackets: once for each lock, else once; with ? or not at all.
 my %script = (
-	'reentrant create' => [ 'lock counter?', 'lease owner late' ],
+	'reentrant create' => [ 'lock counter?', 'lease owner late n?' ],
 	'reentrant release' => [ '[lock]', '[owner channel] [mute maybe]?' ],
 	'reentrant renew' => [ '[lock]', '[owner lease] [1]?' ],
 	'reentrant mint' => [ 'lock counter', 'owner floor n' ],
@@ -223,7 +223,7 @@ my %script = (
 	'read create' => [ 'lock timeout writers', 'lease owner late since beside' ],
 	'read release' => [ '[lock rwchannel timeout]', 'publish [owner begin]' ],
 	'read renew' => [ '[lock timeout]', '[owner maybe] [1]?' ],
-	'write create' => [ 'lock writers counter?', 'lease owner late maybe since' ],
+	'write create' => [ 'lock writers counter?', 'lease owner late maybe since n?' ],
 	'write release' => [ '[lock rwchannel writers]', 'publish [owner begin]' ],
 	'write renew' => [ '[lock]', '[owner maybe] [1]?' ],
 	'write mint' => [ 'lock counter', 'owner floor n' ],

@@ -1,7 +1,8 @@
 -- create: take a lock that nobody holds.
 --
 -- KEYS  lock, and with a fencing token its counter
--- ARGV  lease in ms, owner, latest time in ms at which this may run
+-- ARGV  lease in ms, owner, latest time in ms at which this may run; anything more: how
+--       many more tokens are to be taken
 -- reply now                taken
 --       {0, token, now}    taken, with a token
 --       {1, ttl, owner}    somebody else holds it
@@ -30,12 +31,10 @@ if ttl == -2 then
     return {2, 0, now}
   end
   local token
-  if KEYS[2] then
-    token = redis.call('INCR', KEYS[2])
-    -- Beyond this Lua numbers are no longer exact.
-    if token < 1 or token > 9007199254740991 then
-      return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
-    end
+  local counter = KEYS[2]
+  if counter then
+    local more = ARGV[4]
+    -- needs: token
   end
   redis.call('HSET', lock, owner, '1')
   -- A lock without a TTL must not stay behind, whatever the user may not do.

@@ -2,7 +2,8 @@
 --
 -- KEYS  lock, announced writers, and with a fencing token its counter
 -- ARGV  lease in ms, owner, latest time in ms at which this may run, for how long to
---       be announced (ms; 0: not at all), when its session asked first (0: now)
+--       be announced (ms; 0: not at all), when its session asked first (0: now);
+--       anything more: how many more tokens are to be taken
 -- reply {0, token, '', now}  taken
 --       {1, ttl, owner, now} somebody else holds it, or was announced before
 --       {2, 0, '', now}      read too late: nothing done
@@ -34,12 +35,10 @@ end
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl == -2 and not first then
   local token = 0
-  if KEYS[3] then
-    token = redis.call('INCR', KEYS[3])
-    -- Beyond this Lua numbers are no longer exact.
-    if token < 1 or token > 9007199254740991 then
-      return redis.error_reply('FENCERANGE the counter of fencing tokens is used up')
-    end
+  local counter = KEYS[3]
+  if counter then
+    local more = ARGV[6]
+    -- needs: token
   end
   local field = ARGV[2] .. ':write'
   redis.call('HSET', KEYS[1], 'mode', 'write', field, 1)

@@ -355,6 +355,8 @@ op_is_usual(const StoreOp *op, KindArg arg, bool sharded)
 			return !op->args.quiet && !sharded;
 		case ARG_KEEP:
 			return op->keep_ms == 0;
+		case ARG_AMOUNT:
+			return op->amount == 0;
 		default:
 			return false;
 	}

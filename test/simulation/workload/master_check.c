@@ -27,6 +27,7 @@
 #include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
 #include "../kernel/shards.h"
+#include "row_check.h"
 
 extern uint32 __real_topology_change(const RedisHost *at, int64 config_epoch);
 extern uint32 __wrap_topology_change(const RedisHost *at, int64 config_epoch);
@@ -682,6 +683,8 @@ __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerm
 		sim_fail("left behind", "%s is held by what the watchdog is about to give back", key->name);
 	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
 		sim_fail("former master", "a lock is had that it has granted");
+	if (result == GRANTED)
+		check_issuer(hold, op);
 	if (result == GRANT_STALE)
 		check_kept(key, op);
 	if (result == GRANTED && few_votes)

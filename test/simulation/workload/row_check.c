@@ -279,6 +279,19 @@ counter_of(const char *key)
 	return v == NULL ? 0 : v->cell[COL_TOKEN - 1].number;
 }
 
+/* What an earlier master has issued does not become the reserve of a later one. */
+void
+check_issuer(LrIndex hold, const StoreOp *op)
+{
+	const LrHold *h = &lt_holds[hold];
+	const LrReserve *reserve = &h->as.held.reserve;
+
+	if (h->state == HOLD_HELD && reserve->left > 0 && op->sent.topology != 0 &&
+		(uint32) reserve->moves > op->sent.topology)
+		sim_fail("fence", "%s: what epoch %u has issued is in reserve for epoch %u",
+				 lt_key_of(hold)->name, op->sent.topology, (uint32) reserve->moves);
+}
+
 extern void __real_lt_set_fence(LrIndex hold, const StoreOp *mint);
 extern void __wrap_lt_set_fence(LrIndex hold, const StoreOp *mint);
 
@@ -294,6 +307,7 @@ __wrap_lt_set_fence(LrIndex hold, const StoreOp *mint)
 		sim_fail("fence", "%s was given token %lld, and those from %lld on remain in reserve",
 				 lt_key_of(hold)->name, (long long) mint->answer.fence,
 				 (long long) reserve->used + 1);
+	check_issuer(hold, mint);
 }
 
 extern bool __real_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);

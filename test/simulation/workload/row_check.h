@@ -13,7 +13,7 @@
 #ifndef SIM_ROW_CHECK_H
 #define SIM_ROW_CHECK_H
 
-#include "../backend/backend.h"
+#include "workload.h"
 
 /* Until when that owner has the key by the rows that are committed; 0 = not at all. */
 extern int64 rows_owned_until(const char *key, uint64 owner);
@@ -21,6 +21,9 @@ extern int64 rows_owned_until(const char *key, uint64 owner);
 /* A key that this server has by the rows, and nobody knows of; or NULL. */
 typedef bool (*RowIsKnown) (const char *key, const char *owner);
 extern const char *rows_find_unknown(RowIsKnown knows);
+
+/* A create or a mint was answered: do the tokens in reserve count for who has issued them? */
+extern void check_issuer(LrIndex hold, const StoreOp *op);
 
 /* Do the rows fit each other? */
 extern void check_rows(void);
