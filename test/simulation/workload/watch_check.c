@@ -20,6 +20,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/settings.h"
 
+#include "../kernel/kernel.h"
 #include "../kernel/redis_nodes.h"
 #include "../kernel/server.h"
 #include "../models/kinds.h"
@@ -390,7 +391,10 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 extern void __real_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 extern void __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
-/* What is over is not there for longer because something beside it is over, too. */
+/*
+ * What is over is not there for longer because something beside it is over, too.  If another
+ * process has run meanwhile, it may have given something back that was held until then.
+ */
 void
 __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 {
@@ -399,9 +403,11 @@ __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 	bool		over = lt_holds[hold].claim.owner == owner &&
 		lt_holds[hold].state == HOLD_ORPHAN && ends_at <= server_clock();
 	LrHold		before[SIM_MAX_LOCKS];
+	uint64_t	switches = scheduler_switches;
 
 	memcpy(before, lt_holds, lt_table->max_locks * sizeof(LrHold));
 	__real_lt_given_back(hold, owner, store);
+	over = over && scheduler_switches == switches;
 	for (LrIndex i = 0; over && i < lt_table->max_locks; i++)
 		if (i != hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
 			lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].claim.owner == before[i].claim.owner &&
