@@ -19,18 +19,15 @@ my ($one, $two, $away) = map { $_->session } $node, $node, $other_node;
 
 $_->wait_for_up foreach $node, $other_node;
 
-sub session_commands
+sub session_commands ($do)
 {
-	my ($do) = @_;
-
 	return map { [ LockRedis::Monitor->args($_) ] }
 	  $redis->session_commands($do);
 }
 
 # What was published since the subscription; a message of our own ends it.
-sub messages
+sub messages ($ear, $channel)
 {
-	my ($ear, $channel) = @_;
 	my @messages;
 
 	$redis->cmd('PUBLISH', $channel, 'that was all');
@@ -46,10 +43,8 @@ sub messages
 # TAP: what others were told of "count" since this was asked last.
 my $ear;
 
-sub were_told
+sub were_told ($messages, $name)
 {
-	my ($messages, $name) = @_;
-
 	of_redis 'it tells nobody' => sub {
 		is_deeply(messages($ear, $redis->channel('count')), $messages, $name);
 	};
@@ -229,10 +224,8 @@ of_redis 'no commands that could be counted' => sub {
 }
 
 # Somebody elsewhere waits for a key that is locked here.
-sub wait_for_listener
+sub wait_for_listener ($key)
 {
-	my ($key) = @_;
-
 	$other_node->wait_for_waiters($key, 1);
 	of_redis 'nobody listens' => sub {
 		$redis->wait_for_subscribers($key, 1);

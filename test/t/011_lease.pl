@@ -16,43 +16,31 @@ my ($one, $two, $viewer) = map { $node->session } 1 .. 3;
 $node->wait_for_up;
 
 # Columns of a key's rows in redis_locks
-sub row
+sub row ($key, $columns)
 {
-	my ($key, $columns) = @_;
-
 	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
 	  ->out;
 }
 
-sub lengthened_by
+sub lengthened_by ($ms, $end, $name)
 {
-	my ($ms, $end, $name) = @_;
-
 	return cmp_ok($end->{after}[0], '>=', $end->{before}[1] + $ms, $name);
 }
 
-sub unchanged
+sub unchanged ($end, $name)
 {
-	my ($end, $name) = @_;
-
 	return ok(
 		$end->{after}[1] >= $end->{before}[0]
 		  && $end->{after}[0] <= $end->{before}[1],
 		$name) || diag explain $end;
 }
 
-sub not_shortened
-{
-	my ($end, $name) = @_;
-
-	return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name);
-}
+sub not_shortened ($end, $name) { return cmp_ok($end->{after}[1], '>=', $end->{before}[0], $name); }
 
 # When a key ends, on Redis' clock in ms: the earliest and the latest moment
 # that the replies allow.  Dies when there is no TTL.
-sub ends_at
+sub ends_at ($key)
 {
-	my ($key) = @_;
 	my $time = sub {
 		my ($s, $us) = @{ $redis->cmd('TIME') };
 		return $s * 1000 + $us / 1000;
@@ -66,9 +54,8 @@ sub ends_at
 }
 
 # TAP: what a statement did to the end of a key.
-sub end_of
+sub end_of ($key, $do)
 {
-	my ($key, $do) = @_;
 	my @before = ends_at($key);
 
 	$do->();
@@ -90,9 +77,8 @@ $holder->start('SELECT pg_sleep(15)');
 
 my @ttl;
 
-sub watch
+sub watch ($seconds)
 {
-	my ($seconds) = @_;
 	my $until = now() + $seconds;
 
 	do

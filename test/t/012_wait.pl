@@ -29,10 +29,8 @@ $far->wait_for_up;
 
 # Sessions wait for a key of somebody else, one behind the other.  The first one
 # asks twice: before and after the key's channel was subscribed.
-sub queue_up
+sub queue_up ($key, $sql, @sessions)
 {
-	my ($key, $sql, @sessions) = @_;
-
 	$redis->after_second_look($key, sub { $sessions[0]->start($sql) });
 	foreach my $n (1 .. $#sessions)
 	{
@@ -72,18 +70,15 @@ sub stats
 }
 
 # Our connections to Redis, by what they are for
-sub connections
+sub connections ($role)
 {
-	my ($role) = @_;
 	my @found = grep { $_->{name} =~ /^lockredis-$role-/ } $redis->clients;
 
 	return @found;
 }
 
-sub give_back
+sub give_back ($session, $key)
 {
-	my ($session, $key) = @_;
-
 	return $session->query_is("SELECT redis_unlock('$key')", 't',
 		'and gives it back');
 }

@@ -33,10 +33,8 @@ my ($one, $two) = map { $node->session } 1 .. 2;
 $_->wait_for_up foreach $node, $other;
 
 # Replace what a key holds by something else, as one step.
-sub replace
+sub replace ($key, @command)
 {
-	my ($key, @command) = @_;
-
 	$redis->cmd('EVAL',
 		'redis.call("DEL", KEYS[1]) return redis.call(unpack(ARGV))',
 		1, $key, @command);

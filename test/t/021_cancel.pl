@@ -23,10 +23,8 @@ my %stops = (
 	cancel => [ '57014', qr/canceling statement due to user request/ ],
 	terminate => [ '57P01', qr/terminating connection due to administrator command/ ]);
 
-sub waits
+sub waits ($s, $key)
 {
-	my ($s, $key) = @_;
-
 	return poll_until('the session to wait',
 		sub { $node->count_locks("key = '$key' AND waiting_since IS NOT NULL AND pid = " . $s->pid) == 1 });
 }
@@ -170,9 +168,8 @@ my @points = (
 # A session at the point, and its key
 my $number = 0;
 
-sub session_at
+sub session_at ($point)
 {
-	my ($point) = @_;
 	my $key = sprintf 'key %03d', ++$number;
 	my $s = $point->{new} ? $node->session : $node->connected_session;
 	my $sql = $point->{sql} || "SELECT redis_lock('KEY')";

@@ -28,18 +28,14 @@ my ($node, $redis) = servers(
 my $many = 250;
 my $many_commands = 3;
 
-sub hold_locks
+sub hold_locks ($s, $n)
 {
-	my ($s, $n) = @_;
-
 	return $s->value(
 		"SELECT count(redis_lock('end ' || i)) FROM generate_series(1, $n) i");
 }
 
-sub wait_until_gone
+sub wait_until_gone ($s)
 {
-	my ($s) = @_;
-
 	poll_until('the backend to end', sub { $s->is_gone });
 	return;
 }
@@ -130,9 +126,8 @@ foreach my $end (sort keys %ends)
 # ----------
 
 # Sessions end, the first one within so many seconds; what they held is left to the watchdog.
-sub ends_without
+sub ends_without ($name, $away, $most, $sqlstate, $back)
 {
-	my ($name, $away, $most, $sqlstate, $back) = @_;
 	my %s = map { $_ => $node->session } qw(quit terminate discard);
 
 	$s{$_}->query(

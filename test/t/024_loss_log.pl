@@ -19,9 +19,8 @@ $node->log_since_here;
 run($s, "CREATE TABLE t (a int); SELECT redis_lock('warm'); SELECT redis_unlock('warm')");
 
 # Exactly one line, with pid, level, key and reason.
-sub is_logged
+sub is_logged ($session, $level, $key, $reason, $name)
 {
-	my ($session, $level, $key, $reason, $name) = @_;
 	my $pid = $session->pid;
 	my $line = qr/LOG:  lockredis: process $pid lost the $level lock "$key": $reason\n/;
 

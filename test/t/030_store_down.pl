@@ -33,20 +33,16 @@ my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
 my $unheard = qr/LOG:  lockredis: no release messages/;
 
 # An error of class 58 within so many milliseconds.
-sub is_down
+sub is_down ($result, $pattern, $ms, $name)
 {
-	my ($result, $pattern, $ms, $name) = @_;
-
 	$result->fails($result->sqlstate || '', $pattern, $name)
 	  && like($result->sqlstate, qr/^580(?:00|30)$/, "$name: class 58")
 	  && cmp_ok($result->ms, '<', $ms, "$name: in time");
 	return;
 }
 
-sub lost_reason
+sub lost_reason ($node, $key)
 {
-	my ($node, $key) = @_;
-
 	return $node->value(
 		"SELECT lost_reason FROM redis_locks WHERE key = '$key' AND lost_at IS NOT NULL"
 	);
@@ -54,10 +50,8 @@ sub lost_reason
 
 # Somebody else's lock for that many milliseconds, and whoever waits for it
 # knows that it ends then.
-sub held_by_another
+sub held_by_another ($redis, $key, $ms)
 {
-	my ($redis, $key, $ms) = @_;
-
 	$redis->foreign_lock($key, ms => $ms);
 	$redis->tell_waiters($key);
 	return;

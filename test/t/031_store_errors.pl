@@ -146,10 +146,8 @@ $two->query_warns("SELECT redis_unlock('flushed')",
 # ----------
 
 # Calls that the node refuses, and what it says.
-sub refused
+sub refused ($sqlstate, $words, $what, @calls)
 {
-	my ($sqlstate, $words, $what, @calls) = @_;
-
 	foreach my $call (@calls)
 	{
 		$two->query_fails("SELECT $call", $sqlstate,

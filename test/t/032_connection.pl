@@ -21,10 +21,8 @@ my ($node, $redis, $one, $two) = servers(
 my $port = $redis->port;
 my $came_back = qr/LOG:  lockredis: the lock store at \S+ is up/;
 
-sub our_clients
+sub our_clients ($server)
 {
-	my ($server) = @_;
-
 	my @ours = sort { $a->{name} cmp $b->{name} }
 	  grep { $_->{name} =~ /^lockredis-/ } $server->clients;
 	return @ours;
@@ -130,18 +128,14 @@ my @valid = (
 	'redis://a redis://b:1/2 unix:///c?db=1', join(' ', map { "rediss://h:$_" } 1 .. 9),
 	'redis://' . 'u' x 255 . '@h');
 
-sub alter
+sub alter ($url)
 {
-	my ($url) = @_;
-
 	$url =~ s/([\\'])/\\$1/g;
 	return "ALTER SYSTEM SET lockredis.url = E'$url'";
 }
 
-sub shown
+sub shown ($url)
 {
-	my ($url) = @_;
-
 	$url =~ s/[^ -~]/?/g;
 	return length $url > 60 ? substr($url, 0, 57) . '...' : "'$url'";
 }
@@ -302,9 +296,8 @@ $other->stop;
 # ----------
 
 # The keys of the database that holds the lock, after it was taken there.
-sub found_in
+sub found_in ($db)
 {
-	my ($db) = @_;
 	my $raw = $redis->connection;
 
 	$raw->call('SELECT', $db);

@@ -26,10 +26,8 @@ my $wrong = 'wrong-secret';
 my $safe = LockRedis::Redis->new(name => 'safe', password => $secret);
 my $file = $node->basedir . '/password';
 
-sub write_password
+sub write_password ($text, $mode)
 {
-	my ($text, $mode) = @_;
-
 	unlink $file;
 	open my $fh, '>', $file or die "could not create $file: $!";
 	binmode $fh;
@@ -129,10 +127,8 @@ write_password($second, 0600);
 $node->set('lockredis.password_file' => $file);
 
 # Reload with this user in the URL, and wait until new requests use it.
-sub user
+sub user ($user, @rules)
 {
-	my ($user, @rules) = @_;
-
 	$redis->cmd('ACL', 'SETUSER', $user, 'reset', 'on', ">$second", @rules);
 	my $encoded = $user;
 	$encoded =~ s/([^A-Za-z0-9])/sprintf '%%%02X', ord $1/ge;

@@ -33,29 +33,19 @@ sub forbid
 		'~redisson_lock__channel:*');
 }
 
-sub allow
-{
-	return $redis->cmd('ACL', 'SETUSER', 'bob', '~*');
-}
+sub allow { return $redis->cmd('ACL', 'SETUSER', 'bob', '~*'); }
 
-sub state
-{
-	return $node->lock_status('state');
-}
+sub state { return $node->lock_status('state'); }
 
-sub signal_watchdog
+sub signal_watchdog ($signal)
 {
-	my ($signal) = @_;
-
 	kill $signal, $node->watchdog_pid or die "no watchdog: $!";
 	return;
 }
 
 # Over a new connection all is tried at once.
-sub clean_up
+sub clean_up ($name)
 {
-	my ($name) = @_;
-
 	allow();
 	$redis->kill_clients('watchdog');
 	return poll_until(
@@ -120,10 +110,8 @@ clean_up('renewals');
 
 my $keys = q{(SELECT CASE i WHEN 11 THEN 'other' ELSE 'app:' || i END AS k FROM generate_series(1, 21) i)};
 
-sub is_done_by_session
+sub is_done_by_session ($name)
 {
-	my ($name) = @_;
-
 	is_deeply([ $redis->all_keys ], ['other'], "$name: the 20 others are released");
 	is($node->count_locks('pid IS NULL'), 1, "$name: one is left to the watchdog");
 	$node->log_since_here;

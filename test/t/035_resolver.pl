@@ -23,10 +23,8 @@ my $shim = fault_library('names.c');
 # What names.c does
 # ----------
 
-sub write_file
+sub write_file ($name, $text)
 {
-	my ($name, $text) = @_;
-
 	open my $fh, '>', "$names/.new" or die "could not write: $!";
 	print $fh $text;
 	close $fh or die "could not write: $!";
@@ -45,10 +43,8 @@ sub name_answers
 }
 
 # The processes that asked for a name so far
-sub askers
+sub askers ($name)
 {
-	my ($name) = @_;
-
 	my @pids;
 
 	open my $fh, '<', "$names/calls" or return @pids;
@@ -81,9 +77,8 @@ my $node = LockRedis::Node->create(
 		'lockredis.command_timeout' => '3s'
 	});
 
-sub start_server
+sub start_server ($which)
 {
-	my ($which) = @_;
 	local $ENV{LD_PRELOAD} = $shim;
 	local $ENV{LOCKREDIS_TEST_NAMES} = $names;
 
@@ -91,18 +86,11 @@ sub start_server
 	return;
 }
 
-sub children
-{
-	my ($pid) = @_;
-
-	return map { /(\d+)/ } `ps -o pid= --ppid $pid`;
-}
+sub children ($pid) { return map { /(\d+)/ } `ps -o pid= --ppid $pid`; }
 
 # A zombie without a parent waits for the process with the id 1.
-sub is_gone
+sub is_gone ($pid)
 {
-	my ($pid) = @_;
-
 	return poll_until("process $pid to be gone",
 		sub { `ps -o stat= -p $pid` !~ /[^Z\s]/ });
 }
@@ -126,18 +114,15 @@ sub hanging_resolver
 }
 
 # More than a lease's worth of them
-sub renewed_on
+sub renewed_on ($what)
 {
-	my ($what) = @_;
 	my $before = $node->lock_stat('renewals');
 
 	return ok(eval { poll_until($what, sub { $node->lock_stat('renewals') >= $before + 4 }) }, $what);
 }
 
-sub works_again
+sub works_again ($s)
 {
-	my ($s) = @_;
-
 	return poll_until('a lock to be granted',
 		sub { $s->query("SELECT redis_try_lock('again')")->out eq 't' })
 	  && $s->query("SELECT redis_unlock('again')");

@@ -17,10 +17,8 @@ my $ca = LockRedis::Ca->new('main');
 my ($node, $redis, $one) =
   servers(sessions => 1, redis => LockRedis::Redis->new(tls => $ca->certificate('node')));
 
-sub set_policy
+sub set_policy ($policy)
 {
-	my ($policy) = @_;
-
 	$redis->cmd('CONFIG', 'SET', 'maxmemory-policy', $policy);
 	return poll_until("the view to show $policy",
 		sub { $node->lock_status('maxmemory_policy') eq $policy });
@@ -44,9 +42,8 @@ sub watchdog_socket
 }
 
 # Accepts connections at the port, and ends each without a word; until it is killed.
-sub closes_at_once
+sub closes_at_once ($port)
 {
-	my ($port) = @_;
 	my $socket = IO::Socket::INET->new(
 		LocalAddr => '127.0.0.1',
 		LocalPort => $port,
@@ -62,19 +59,15 @@ sub closes_at_once
 	return $pid;
 }
 
-sub end_process
+sub end_process ($pid)
 {
-	my ($pid) = @_;
-
 	kill 'KILL', $pid;
 	waitpid $pid, 0;
 	return;
 }
 
-sub wait_for_reason
+sub wait_for_reason ($reason)
 {
-	my ($reason) = @_;
-
 	return poll_until("$reason to be the last error",
 		sub { $node->lock_status('state') eq 'down' && $node->lock_status('last_error') =~ $reason });
 }

@@ -30,10 +30,8 @@ sub works_again
 	return;
 }
 
-sub all_gone
+sub all_gone ($name)
 {
-	my ($name) = @_;
-
 	return ok(
 		eval {
 			poll_until('everything to be given back',

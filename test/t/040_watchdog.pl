@@ -18,19 +18,15 @@ my $alone = LockRedis::Node->create(
 	settings => { max_worker_processes => 0 });
 
 # How often a process went to sleep so far: once for each wake-up.
-sub wakeups
+sub wakeups ($pid)
 {
-	my ($pid) = @_;
-
 	open my $fh, '<', "/proc/$pid/status" or die "cannot look at $pid: $!";
 	my ($count) = map { /^voluntary_ctxt_switches:\s+(\d+)/ } <$fh>;
 	return $count;
 }
 
-sub wait_for_new_watchdog
+sub wait_for_new_watchdog ($old)
 {
-	my ($old) = @_;
-
 	# The server may be restarting.
 	poll_until('another watchdog', sub { (eval { $node->watchdog_pid } // $old) != $old });
 	return $node->watchdog_pid;
@@ -52,9 +48,8 @@ is( $node->value(
 # (a barrier), and refuse a database in use: so does the watchdog take notice,
 # also in the middle of a request that Redis does not answer.
 #
-sub databases
+sub databases ($name)
 {
-	my ($name) = @_;
 	my $session = $node->session(settings => { statement_timeout => '60s' });
 	my @failed = grep { defined }
 	  map { $session->query("$_ DATABASE scratch")->error } qw(CREATE DROP);

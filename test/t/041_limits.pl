@@ -30,18 +30,15 @@ $small->wait_for_up;
 $large->wait_for_up;
 
 # Leases that nobody renews, so that only what a test does is sent.
-sub take
+sub take ($session, $from, $to)
 {
-	my ($session, $from, $to) = @_;
-
 	return $session->query_is(
 		"SELECT count(redis_lock('k' || i, '1h')) FROM generate_series($from, $to) i",
 		$to - $from + 1, "taken: k$from to k$to");
 }
 
-sub is_full
+sub is_full ($session, $name, $sql)
 {
-	my ($session, $name, $sql) = @_;
 	my $result;
 
 	# The watchdog may still give back what has ended.
@@ -140,10 +137,8 @@ is_deeply($stats->(), \%expected, 'counters: reset');
 cmp_ok($small->lock_stat('reset_at'),
 	'gt', $reset_at, 'counters: time of the reset');
 
-sub count_is
+sub count_is ($name, %more)
 {
-	my ($name, %more) = @_;
-
 	$expected{$_} += $more{$_} foreach keys %more;
 	return is_deeply($stats->(), \%expected, "counters: $name");
 }

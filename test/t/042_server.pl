@@ -14,10 +14,8 @@ my $redis = LockRedis::Redis->new;
 my $not_loaded = qr/must be loaded via.*HINT:.*shared_preload_libraries/s;
 
 # Calls of all functions of the extension, with some argument of each type.
-sub all_calls
+sub all_calls ($node)
 {
-	my ($node) = @_;
-
 	return split /\n/, $node->value(
 		q{
 		SELECT format('%s %s(%s)',
@@ -96,9 +94,8 @@ $plain->stop;
 #
 # Single-user mode: given leases work, and end with the session.
 #
-sub single_user
+sub single_user ($sql, $name)
 {
-	my ($sql, $name) = @_;
 	my ($out, $err) = ('', '');
 
 	IPC::Run::run(

@@ -33,18 +33,15 @@ $viewer->query(
 	 INSERT INTO t VALUES (1, 0), (2, 0);
 	 CREATE TABLE big AS SELECT g FROM generate_series(1, 1000) g');
 
-sub key_edge
+sub key_edge ($waiter, $key, $level, $blocker)
 {
-	my ($waiter, $key, $level, $blocker) = @_;
-
 	return sprintf 'Process %d waits for Redis lock%s (%s-level); blocked by process %d.',
 	  $waiter->pid, defined $key ? " \"$key\"" : '', $level, $blocker->pid;
 }
 
 # The error, with exactly these lines in its DETAIL (text or pattern).
-sub is_deadlock
+sub is_deadlock ($result, $name, @edges)
 {
-	my ($result, $name, @edges) = @_;
 	my $pattern = join '\n', map { ref $_ ? $_ : quotemeta $_ } @edges;
 
 	$result->fails('40P01', qr/deadlock detected/, "$name: 40P01");
@@ -54,9 +51,8 @@ sub is_deadlock
 }
 
 # It goes on; and then another statement
-sub is_clean
+sub is_clean ($session, $name, $then)
 {
-	my ($session, $name, $then) = @_;
 	my $error = $session->wait(20)->error;
 
 	is($error ? $error->message : undef, undef, "$name: the other one goes on");

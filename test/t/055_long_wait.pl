@@ -35,10 +35,7 @@ $viewer->query(
 	'CREATE TABLE t (id int PRIMARY KEY, n int) WITH (autovacuum_enabled = off);
 	 INSERT INTO t SELECT i, 0 FROM generate_series(1, 9) i');
 
-sub pids
-{
-	return join ', ', map { $_->pid } @_;
-}
+sub pids { return join ', ', map { $_->pid } @_; }
 
 #
 # log_lock_waits, behind a local holder.
@@ -234,10 +231,8 @@ while (defined(my $round = shift @rounds))
 $_->quit foreach @s;
 
 # Logs each of its searches.
-sub searcher
+sub searcher ($timeout)
 {
-	my ($timeout) = @_;
-
 	return $node->session(
 		settings => { deadlock_timeout => $timeout, log_min_messages => 'debug1' });
 }
@@ -258,9 +253,8 @@ sub searches
 }
 
 # That many connections, each with this statement; one process starts them.
-sub crowd
+sub crowd ($count, $sql, $options)
 {
-	my ($count, $sql, $options) = @_;
 	my $script = "$PostgreSQL::Test::Utils::tmp_check/crowd" . ++$scripts . '.sql';
 
 	open my $fh, '>', $script or die "could not write $script: $!";

@@ -14,30 +14,21 @@ my ($node, $redis, $one, $two, $three, $viewer) = servers(
 $viewer->query('CREATE ROLE nobody_of_us LOGIN; GRANT pg_read_all_stats TO nobody_of_us');
 
 # Of the sessions that wait for the key, in the order in which they came
-sub owners
+sub owners ($key, $as = undef)
 {
-	my ($key, $as) = @_;
-
 	return ($as // $viewer)->value(
 		"SELECT coalesce(string_agg(coalesce(blocked_by_owner, '-'), ' ' ORDER BY waiting_since), '')
 		 FROM redis_locks WHERE waiting_since IS NOT NULL" . ($key ? " AND key = '$key'" : ''));
 }
 
-sub poll_owners
+sub poll_owners ($key, $owners, $name)
 {
-	my ($key, $owners, $name) = @_;
-
 	poll_until("$key to be blocked by $owners", sub { owners($key) eq $owners });
 	return pass($name);
 }
 
 # The lines of an error that say where it was raised
-sub context
-{
-	my ($result) = @_;
-
-	return join "\n", $result->{raw} =~ /^CONTEXT:  (.*)$/mg;
-}
+sub context ($result) { return join "\n", $result->{raw} =~ /^CONTEXT:  (.*)$/mg; }
 
 sub end_waits
 {
@@ -157,10 +148,8 @@ is($viewer->value("SELECT lockredis_blocked_by_owner(pg_backend_pid()) IS NULL
 # ----------
 
 # Cancels a statement once it waits, and is known to be blocked by that owner; its CONTEXT
-sub context_of
+sub context_of ($sql, $key, $owner)
 {
-	my ($sql, $key, $owner) = @_;
-
 	$two->start("SELECT $sql");
 	$node->wait_for_waiters($key, 1);
 	poll_owners($key, $owner // '-', "$sql: waits");

@@ -12,10 +12,8 @@ use LockRedis::Test;
 my $table = LockRedis::Table->new;
 my ($node, $one, $two) = LockRedis::Node->create('main', sessions => 2, redis => $table);
 
-sub row
+sub row ($key, $columns)
 {
-	my ($key, $columns) = @_;
-
 	return $node->value("SELECT $columns FROM redis_lock_rows WHERE key = '$key'");
 }
 

@@ -21,10 +21,8 @@ my $node = LockRedis::Node->create(
 	});
 my @s;
 
-sub sessions
+sub sessions ($count)
 {
-	my ($count) = @_;
-
 	$node->wait_for_up;
 	@s = map { $node->session } 1 .. $count;
 	$_->query("SELECT redis_try_lock('hello'), redis_unlock('hello')") foreach @s;

@@ -24,9 +24,8 @@ my $node = LockRedis::Node->create(
 my $one = $node->session;
 
 # TAP: requests fail with that, and the status comes to say the same.
-sub is_down
+sub is_down ($says, $name)
 {
-	my ($says, $name) = @_;
 	my $error;
 
 	# While a worker ends and another one starts the words are others.
@@ -47,10 +46,8 @@ sub is_down
 	return;
 }
 
-sub is_up
+sub is_up ($name)
 {
-	my ($name) = @_;
-
 	poll_until('the lock store to be there',
 		sub { !$one->query("SELECT redis_is_locked('up')")->error });
 	$node->wait_for_up;
@@ -168,10 +165,8 @@ is_up('database created anew');
 
 # The worker waits instead of starting and dying each second: no worker dies meanwhile but the
 # first one, which may find out by connecting, and one more.
-sub is_down_calmly
+sub is_down_calmly ($says, $name, $seconds)
 {
-	my ($says, $name, $seconds) = @_;
-
 	$node->log_since_here;
 	# Until it has ended it grants what is asked for.
 	my $worker = $node->table_worker_pid;

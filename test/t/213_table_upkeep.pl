@@ -35,19 +35,16 @@ sub transactions
 		'SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint');
 }
 
-sub stat_of
+sub stat_of ($column)
 {
-	my ($column) = @_;
-
 	return $viewer->value(
 		"SELECT $column FROM pg_stat_user_tables WHERE relname = 'redis_lock_rows'");
 }
 
 sub size { return $viewer->value(q{SELECT pg_total_relation_size('redis_lock_rows')}); }
 
-sub pgbench
+sub pgbench ($script, $count, $name)
 {
-	my ($script, $count, $name) = @_;
 	my $file = "$PostgreSQL::Test::Utils::tmp_check/$name.sql";
 	my $output = '';
 

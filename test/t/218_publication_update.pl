@@ -34,10 +34,8 @@ sub counter { return $_[0]->value("SELECT token FROM redis_lock_counters WHERE k
 sub owner { return $_[0]->value("SELECT owner FROM redis_lock_rows WHERE key = '$_[1]'"); }
 
 # A server hands out and records this many tokens for the key.
-sub record
+sub record ($node, $key, $n)
 {
-	my ($node, $key, $n) = @_;
-
 	$node->value("SET lock_timeout = '60s'; SELECT redis_fenced_xact_lock('$key')") for 1 .. $n;
 	return;
 }
@@ -99,10 +97,8 @@ poll_until(
 my $marker = 0;
 
 # All that was done at the publisher has arrived.
-sub arrived
+sub arrived ($why)
 {
-	my ($why) = @_;
-
 	$marker++;
 	$pub->value("INSERT INTO marker VALUES ($marker)");
 	return poll_until("the subscriber: $why",

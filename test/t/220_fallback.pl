@@ -28,12 +28,7 @@ my $node = LockRedis::Node->create(
 $table->use_node($node);
 $node->wait_for_up;
 
-sub owner_in
-{
-	my ($hash) = @_;
-
-	return join ',', map { "$_=$hash->{$_}" } sort keys %$hash;
-}
+sub owner_in ($hash) { return join ',', map { "$_=$hash->{$_}" } sort keys %$hash; }
 
 poll_until('the table worker to be there',
 	sub { $node->value(q{SELECT state FROM redis_lock_status WHERE role = 'table'}) eq 'up' });

@@ -13,10 +13,8 @@ my ($node, $redis, $proxy, $table) =
   LockRedis::Node->create_fallback('main', settings => { 'lockredis.lease' => '8s',
 		'lockredis.connect_timeout' => '2s', 'lockredis.command_timeout' => '2s' });
 
-sub wait_for_key
+sub wait_for_key ($store, $key, $owner)
 {
-	my ($store, $key, $owner) = @_;
-
 	return poll_until("$key to belong to $owner",
 		sub { owner_in($store->hash($key)) eq $owner });
 }

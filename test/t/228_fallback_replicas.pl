@@ -34,12 +34,7 @@ my ($node, undef, $proxy, $table) = LockRedis::Node->create_fallback(
 my $none = $node->session;
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 
-sub is_in
-{
-	my ($store, $key) = @_;
-
-	return $store->cmd('EXISTS', $key) eq '1';
-}
+sub is_in ($store, $key) { return $store->cmd('EXISTS', $key) eq '1'; }
 
 wait_for_replicas($redis, 1);
 run($one, "SELECT redis_lock('before')");

@@ -11,19 +11,15 @@ my $table = LockRedis::Table->new;
 my $node = LockRedis::Node->create('main', redis => $table, settings => { 'lockredis.lease' => '1h' });
 my ($holder, $one, $two, $three) = map { $node->session } 1 .. 4;
 
-sub signal_watchdog
+sub signal_watchdog ($signal)
 {
-	my ($signal) = @_;
-
 	kill $signal, $node->watchdog_pid or die "could not signal the watchdog: $!";
 	return;
 }
 
 # They have the key one after the other, and give it back.
-sub have_it_in_turn
+sub have_it_in_turn ($key, @waiting)
 {
-	my ($key, @waiting) = @_;
-
 	foreach my $next (@waiting)
 	{
 		is($next->wait(limit(60))->error, undef, "$key: the next one");

@@ -22,34 +22,24 @@ my ($holder, @waiting) = map { $node->session } 1 .. 5;
 # each turn is longer than a lease.
 my $patience = 60 + limit(60);
 
-sub queue
+sub queue ($key) { return @{ $redis->cmd('LRANGE', "redisson_lock_queue:{$key}", 0, -1) }; }
+
+sub wait_for_row ($key, $owner)
 {
-	my ($key) = @_;
-
-	return @{ $redis->cmd('LRANGE', "redisson_lock_queue:{$key}", 0, -1) };
-}
-
-sub wait_for_row
-{
-	my ($key, $owner) = @_;
-
 	return poll_until("$key to belong to $owner in the table",
 		sub { owner_in($table->hash($key)) eq $owner });
 }
 
 # All who wait for the key are in one queue, behind who has it.
-sub wait_for_queue
+sub wait_for_queue ($key, $n)
 {
-	my ($key, $n) = @_;
-
 	return poll_until("$n to queue for $key",
 		sub { $node->count_locks("key = '$key' AND cardinality(blocked_by) = $n") == 1 });
 }
 
 # They have the key one at a time, and give it back; true if in this order.
-sub have_it_in_turn
+sub have_it_in_turn ($key, @all)
 {
-	my ($key, @all) = @_;
 	my @left = @all;
 	my @order;
 
@@ -141,10 +131,8 @@ $_->quit foreach $holder, @waiting;
 my ($one, $two, $three, $four) = map { $node->session } 1 .. 4;
 my $soon = limit(60);
 
-sub is_refused
+sub is_refused ($result, $kind, $name)
 {
-	my ($result, $kind, $name) = @_;
-
 	$result->fails('58000', qr/"$kind" is not available.*Try again when redis_lock_status/s, $name);
 	return;
 }

@@ -12,9 +12,8 @@ my ($node, $redis, $one, $two, $three, $four) = servers(sessions => 4,
 my $soon = limit(60);
 
 # The others wait already; this one looks, so it is the victim.
-sub is_victim
+sub is_victim ($session, $sql, $name, @edges)
 {
-	my ($session, $sql, $name, @edges) = @_;
 	my $result;
 
 	$session->query("SET deadlock_timeout = '50ms'");
@@ -34,9 +33,8 @@ sub is_victim
 }
 
 # It waits for the key, as one of so many.
-sub waits
+sub waits ($session, $key, $sql)
 {
-	my ($session, $key, $sql) = @_;
 	my $n = $node->count_locks("key = '$key' AND waiting_since IS NOT NULL");
 
 	$session->start($sql);
@@ -44,10 +42,8 @@ sub waits
 	return;
 }
 
-sub ends
+sub ends ($session, $name)
 {
-	my ($session, $name) = @_;
-
 	is($session->wait($soon)->error, undef, "$name: goes on");
 	return;
 }

@@ -30,9 +30,8 @@ sub impatient { $node->set('lockredis.command_timeout' => '2s'); return }
 
 # TAP: refused, as a row or a table is locked; asked once more if the worker did not come to
 # say so in time.
-sub is_blocked
+sub is_blocked ($session, $sql, $name)
 {
-	my ($session, $sql, $name) = @_;
 	my $result;
 
 	$session->start($sql) if !$session->{running};

@@ -54,9 +54,8 @@ my @bad = (
 	{ lease => "'2562047788 hours'" },
 	{ expires_at => 'NULL' });
 
-sub write_row
+sub write_row ($change)
 {
-	my ($change) = @_;
 	my %row = (%sound, %$change);
 	my @columns = sort keys %row;
 

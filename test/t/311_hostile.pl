@@ -35,10 +35,8 @@ my $few = $cases / 100 < 60 ? $cases / 100 : 60;
 my $connect_ms = limit(200);
 my $command_ms = limit(100);
 
-sub timeouts
+sub timeouts ($connect, $command)
 {
-	my ($connect, $command) = @_;
-
 	return ('lockredis.connect_timeout' => "${connect}ms", 'lockredis.command_timeout' => "${command}ms");
 }
 
@@ -54,10 +52,8 @@ $node->wait_for_up;
 $node->log_since_here;
 my $watchdog = $node->watchdog_pid;
 
-sub hostile_to
+sub hostile_to ($who, $what, $percent, %more)
 {
-	my ($who, $what, $percent, %more) = @_;
-
 	return $hostile->attack(
 		who => $who,
 		what => $what,
@@ -134,9 +130,8 @@ $node->safe_psql('postgres', q{
 	END $$});
 
 # What is behind the keys: nothing, a foreign lock, a token lock, a list.
-sub plant
+sub plant ($n)
 {
-	my ($n) = @_;
 	my $key = "fuzz:$n:";
 	my $kind = $n % 7;
 
@@ -153,9 +148,8 @@ sub plant
 my %seen;
 
 # Whether a case has ended as it may.
-sub judge
+sub judge ($what, $call, $result)
 {
-	my ($what, $call, $result) = @_;
 	my %may = map { ("ERROR $_" => 1, "WARNING $_" => 1) } @always,
 	  @$call[1 .. $#$call];
 	my @states = states($result);
@@ -170,9 +164,8 @@ sub judge
 }
 
 # Runs cases [from, to] and returns how many went wrong.
-sub run_cases
+sub run_cases ($session, $from, $to)
 {
-	my ($session, $from, $to) = @_;
 	my $wrong = 0;
 
 	plant($_) foreach $from .. $to;
@@ -188,9 +181,8 @@ sub run_cases
 	return $wrong;
 }
 
-sub does_not_grow
+sub does_not_grow ($pid, $before, $name)
 {
-	my ($pid, $before, $name) = @_;
 	my $after = private_kb($pid);
 
 	return unless defined $after;
@@ -280,10 +272,8 @@ $one->query(q{
 	SET client_min_messages = error;
 });
 # Both of its greetings and of its replies are spoiled, until there were some of each.
-sub spoil_for
+sub spoil_for ($who, $do)
 {
-	my ($who, $do) = @_;
-
 	foreach my $what ('greeting', 'reply')
 	{
 		hostile_to($who, $what, $what eq 'greeting' ? 15 : 30, once => $what eq 'greeting');

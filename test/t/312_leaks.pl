@@ -112,9 +112,8 @@ sub usage
 	};
 }
 
-sub run
+sub run ($sql)
 {
-	my ($sql) = @_;
 	my $result = $session->query($sql, 600);
 
 	die "$sql: $result->{raw}" if $result->dead || $result->error;
@@ -122,9 +121,8 @@ sub run
 }
 
 # So many times: all connections are killed, and the session makes its own anew.
-sub reconnect
+sub reconnect ($times)
 {
-	my ($times) = @_;
 	my $before = $node->lock_stat('connects');
 	my $wrong = 0;
 
@@ -141,10 +139,8 @@ sub reconnect
 }
 
 # Those of these kinds that have a connection all the time.
-sub all_connected
+sub all_connected (@roles)
 {
-	my @roles = @_;
-
 	poll_until(
 		"connections of @roles",
 		sub {
@@ -156,10 +152,8 @@ sub all_connected
 
 # What grows by $kb is a leak: 20 bytes a pair or error, 120 bytes a connection;
 # malloc() has none smaller than 24.
-sub does_not_grow
+sub does_not_grow ($what, $kb, $roles, $code)
 {
-	my ($what, $kb, $roles, $code) = @_;
-
 	all_connected(@$roles);
 	my $before = usage();
 	$code->();
@@ -186,10 +180,8 @@ sub does_not_grow
 }
 
 # One more may be just open, as when the watchdog tries an address: it goes, a leak stays.
-sub no_more_sockets
+sub no_more_sockets ($what, $pids, $before)
 {
-	my ($what, $pids, $before) = @_;
-
 	foreach my $i (0, 1)
 	{
 		my $now;
@@ -202,10 +194,8 @@ sub no_more_sockets
 	return;
 }
 
-sub without_store
+sub without_store ($times)
 {
-	my ($times) = @_;
-
 	$redis->stop;
 	run("CALL unreached($times)");
 	$redis->start;

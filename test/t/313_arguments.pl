@@ -101,9 +101,8 @@ sub interval
 }
 
 # Times, with NULL and, where the server has it, infinity.
-sub intervals
+sub intervals ($may_be, $infinite_may)
 {
-	my ($may_be, $infinite_may) = @_;
 	my @values = (['NULL']);
 
 	push @values, [ interval($_), $may_be->(microseconds($_)) ? () : '22023' ]
@@ -189,9 +188,8 @@ my %may = (
 # ----------
 
 # [name, is a procedure, [argument name, type], ...]
-sub functions
+sub functions ($session)
 {
-	my ($session) = @_;
 	my @functions;
 
 	foreach my $row (@{ $session->query(q{
@@ -211,9 +209,8 @@ sub functions
 	return @functions;
 }
 
-sub call
+sub call ($function, @values)
 {
-	my ($function, @values) = @_;
 	my ($name, $kind, @args) = @$function;
 	my $call = "$name("
 	  . join(', ', map { "$args[$_][0] => $values[$_][0]" } 0 .. $#args) . ')';
@@ -235,9 +232,8 @@ sub call
 my $takes = qr/token_lock|permit_acquire|semaphore_acquire/;
 my $own = 0;
 
-sub own_key
+sub own_key ($function, @values)
 {
-	my ($function, @values) = @_;
 	my ($name, $kind, @args) = @$function;
 
 	if ($name =~ $takes || grep { $_->[0] eq 'hold_at_least' } @args)

@@ -52,10 +52,8 @@ my $fake = LockRedis::FakeNode->new(
 	});
 
 # What a node without any lock answers to a script, told by its arguments.
-sub script_reply
+sub script_reply ($command, $script, $nkeys, @args)
 {
-	my ($command, $script, $nkeys, @args) = @_;
-
 	return "*0\r\n" if !$nkeys;
 	return $inspect_none if @args == 2 && $nkeys == 1;
 	return "*3\r\n:1\r\n:60000\r\n\$3\r\na:1\r\n" if @args == 4 && $nkeys == 1;
@@ -76,9 +74,8 @@ my @all_calls = (
 	q{redis_is_locked('k')}, q{redis_force_unlock('k')});
 my @calls = @all_calls;
 
-sub out_of_its_mind
+sub out_of_its_mind ($name, $words, %behaviour)
 {
-	my ($name, $words, %behaviour) = @_;
 	my @wrong;
 
 	foreach my $call (@calls)

@@ -50,10 +50,8 @@ my $bob = $node->session(user => 'bob');
 # ----------
 
 # Two spellings: the password in its file, and in the URL.
-sub nothing_told
+sub nothing_told ($name, %where)
 {
-	my ($name, %where) = @_;
-
 	foreach my $what (sort keys %where)
 	{
 		is(found($bob, $where{$what}), '', "$name: an ordinary role finds no $what");

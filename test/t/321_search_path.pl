@@ -43,9 +43,8 @@ sub told
 
 # Operators, functions, domains and a table with names that PostgreSQL and the
 # extension have, in a schema of bob's.
-sub shadow
+sub shadow ($schema)
 {
-	my ($schema) = @_;
 	my $sql = '';
 
 	foreach my $type (qw(text int4 int8 interval timestamptz bool oid name float8 numeric))

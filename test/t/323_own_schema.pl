@@ -9,10 +9,8 @@
 use LockRedis::Test;
 
 # As the documentation has it
-sub create_extension
+sub create_extension ($node, $dbname, $version)
 {
-	my ($node, $dbname, $version) = @_;
-
 	$node->safe_psql(
 		$dbname, "CREATE SCHEMA lockredis;
 		GRANT USAGE ON SCHEMA lockredis TO PUBLIC;

@@ -85,10 +85,8 @@ sub state_of
 	};
 }
 
-sub differing
+sub differing ($before, $after)
 {
-	my ($before, $after) = @_;
-
 	return join ', ', grep { $before->{$_} ne $after->{$_} } sort keys %$after;
 }
 

@@ -71,9 +71,8 @@ SELECT format('%s %s(%s)', CASE prokind WHEN 'p' THEN 'CALL' ELSE 'SELECT * FROM
 SQL
 my @views = map { "SELECT * FROM $_" } qw(redis_locks redis_lock_stats redis_lock_status redis_fences);
 
-sub use_everything
+sub use_everything ($s, $dbname, $name)
 {
-	my ($s, $dbname, $name) = @_;
 	my @failed;
 
 	$s->query("SELECT redis_lock('c')");
@@ -141,9 +140,8 @@ $redis->cmd('FLUSHALL');
 my @scripts;
 my $owner = $$;
 
-sub script
+sub script ($from, $to, $sql)
 {
-	my ($from, $to, $sql) = @_;
 	my $path = "$directory/lockredis--$from--$to.sql";
 
 	open my $fh, '>', $path or die "could not create $path: $!";

@@ -17,19 +17,16 @@ my ($node, $redis, $proxy, $table) = LockRedis::Node->create_fallback(
 		'lockredis.lease' => '15s'
 	});
 
-sub does_not_fit
+sub does_not_fit ($used)
 {
-	my ($used) = @_;
-
 	my $message = qr/"lockredis.fallback_after" must be below two thirds of "lockredis.lease"/;
 
 	return qr/WARNING:  $message\n.*DETAIL:  .* $used ms are used instead of 20000 ms/;
 }
 
 # An outage: a renewed lock lives to see the table.
-sub outage
+sub outage ($when)
 {
-	my ($when) = @_;
 	my $s = $node->session;
 
 	$s->query_is("SELECT redis_lock('kept')", '', "$when: held");

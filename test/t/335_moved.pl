@@ -25,9 +25,8 @@ $node->safe_psql('postgres', 'CREATE TABLE written (what text)');
 my ($one, $two, $three) = map { $node->session } 1 .. 3;
 
 # The watchdog is there when this returns.
-sub go_to
+sub go_to ($url)
 {
-	my ($url) = @_;
 	my $address = $url =~ s{^(?:redis|unix)://}{}r;
 
 	$node->set('lockredis.url' => $url);
@@ -36,17 +35,12 @@ sub go_to
 	return;
 }
 
-sub reason
+sub reason ($key)
 {
-	my ($key) = @_;
-
 	return $node->value("SELECT DISTINCT lost_reason FROM redis_locks WHERE key = '$key'");
 }
 
-sub only_at_old
-{
-	return join ' ', $old->all_keys;
-}
+sub only_at_old { return join ' ', $old->all_keys; }
 
 #
 # All that can be held.

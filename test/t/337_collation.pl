@@ -36,9 +36,8 @@ $node->safe_psql('moved', 'CREATE EXTENSION lockredis');
 $node->safe_psql('first', q{CREATE EXTENSION lockredis VERSION '1.0'});
 
 # Stands for another version of the library: strings sort otherwise from now on.
-sub change_collation
+sub change_collation ($dbname)
 {
-	my ($dbname) = @_;
 	my $column = $node->value(
 		q{SELECT attname FROM pg_attribute WHERE attrelid = 'pg_database'::regclass AND attname IN ('daticulocale', 'datlocale')}
 	);

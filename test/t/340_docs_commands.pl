@@ -13,18 +13,16 @@ use PostgreSQL::Test::Utils ();
 my $docs = dirname(abs_path(__FILE__)) . '/../../docs';
 
 # The blocks of a file, in their order.
-sub blocks
+sub blocks ($file)
 {
-	my ($file) = @_;
 	my $text = PostgreSQL::Test::Utils::slurp_file("$docs/$file");
 
 	return $text =~ /^```\w*\n(.*?)^```$/msg;
 }
 
 # What is below a heading
-sub slurp_section
+sub slurp_section ($file, $heading)
 {
-	my ($file, $heading) = @_;
 	my $text = PostgreSQL::Test::Utils::slurp_file("$docs/$file");
 
 	$text =~ /^## \Q$heading\E\n(.*?)(?=^## |\z)/ms or die "no $heading in $file";
@@ -32,10 +30,8 @@ sub slurp_section
 }
 
 # As redis-cli does with what is pasted at its prompt: a line is a command.
-sub paste
+sub paste ($redis, $block)
 {
-	my ($redis, $block) = @_;
-
 	return map {
 		my $line = $_;
 		my $reply = $redis->try_cmd(split ' ', $line);
@@ -45,18 +41,16 @@ sub paste
 }
 
 # A file of what is pasted into psql
-sub pasted
+sub pasted ($block)
 {
-	my ($block) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir_short() . '/pasted.sql';
 
 	PostgreSQL::Test::Utils::append_to_file($file, $block);
 	return $file;
 }
 
-sub all_ok
+sub all_ok ($name, @replies)
 {
-	my ($name, @replies) = @_;
 	my @wrong = grep { $_->[1] ne 'OK' } @replies;
 
 	ok(@replies > 0 && !@wrong, "$name: can be pasted")
@@ -110,9 +104,8 @@ $node->value('CREATE EXTENSION IF NOT EXISTS lockredis');
 $node->wait_for_up;
 
 # Keys, channels, commands: waiting for somebody else's lock has them all.
-sub works
+sub works ($name, $key)
 {
-	my ($name, $key) = @_;
 	my $session = $node->session;
 
 	$session->query_is(
@@ -128,9 +121,8 @@ sub works
 	return;
 }
 
-sub is_refused
+sub is_refused ($sql, $name)
 {
-	my ($sql, $name) = @_;
 	my $session = $node->session;
 	my $result = $session->query($sql);
 

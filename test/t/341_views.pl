@@ -174,17 +174,13 @@ $admin->query_is($counted, '0|0|t', 'nothing is held');
 # redis_lock_stats: the time waited
 # ----------
 
-sub waited
-{
-	return $admin->value('SELECT wait_seconds FROM redis_lock_stats');
-}
+sub waited { return $admin->value('SELECT wait_seconds FROM redis_lock_stats'); }
 
 # A wait counts when it has ended, with no less than the time from when it was
 # seen (waits is counted when one begins) to when it could end, and no more than
 # there was.  $end: what ends it, or after how many seconds it ends by itself.
-sub counts_wait
+sub counts_wait ($name, $waiter, $sql, $end)
 {
-	my ($name, $waiter, $sql, $end) = @_;
 	my $before = waited();
 	my $waits = $admin->value('SELECT waits FROM redis_lock_stats');
 	my $start = now();

@@ -36,9 +36,8 @@ my (%psql, %pid_shown);
 # ----------
 
 # The blocks of a page: [language, text]
-sub blocks
+sub blocks ($page)
 {
-	my ($page) = @_;
 	my $text = slurp_file("$docs/$page");
 	my @blocks;
 
@@ -47,9 +46,8 @@ sub blocks
 }
 
 # Does a statement go on in the next line?
-sub is_cut_off
+sub is_cut_off ($sql)
 {
-	my ($sql) = @_;
 	my $dollars = () = $sql =~ /\$\$/g;
 
 	return $dollars % 2 || $sql !~ /(?:;|\\\w+)(?: +--.*)?$/;
@@ -57,9 +55,8 @@ sub is_cut_off
 
 # The steps of a transcript: [who, what, expected answer].  An answer is all up to
 # the next step.
-sub steps
+sub steps ($text)
 {
-	my ($text) = @_;
 	my @steps;
 
 	foreach my $line (split /\n/, $text)
@@ -92,9 +89,8 @@ sub steps
 # Sessions
 # ----------
 
-sub open_psql
+sub open_psql ($name)
 {
-	my ($name) = @_;
 	my @command = ('psql', '-X', '-d', $node->connstr($database));
 	my %session = (in => '', out => '');
 
@@ -107,27 +103,23 @@ sub open_psql
 	return;
 }
 
-sub send_to
+sub send_to ($name, $sql)
 {
-	my ($name, $sql) = @_;
-
 	$psql{$name}{in} .= "$sql\n";
 	return;
 }
 
 # Has it answered what it was sent?
-sub has_answered
+sub has_answered ($name)
 {
-	my ($name) = @_;
 	my $session = $psql{$name};
 
 	$session->{harness}->pump_nb;
 	return $session->{out} =~ /^\Q${\END_OF_ANSWER}\E\n/m;
 }
 
-sub answer_of
+sub answer_of ($name)
 {
-	my ($name) = @_;
 	my $session = $psql{$name};
 
 	send_to($name, '\echo ' . END_OF_ANSWER) unless $session->{waits};
@@ -137,9 +129,8 @@ sub answer_of
 	return $1;
 }
 
-sub close_psql
+sub close_psql ($name)
 {
-	my ($name) = @_;
 	my $session = delete $psql{$name};
 
 	$session->{in} .= "\\q\n";
@@ -152,10 +143,8 @@ sub close_psql
 # ----------
 
 # What differs from run to run and has no meaning
-sub without_times
+sub without_times ($text)
 {
-	my ($text) = @_;
-
 	$text =~ s/\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?\+00/<time>/g;
 	$text =~ s/\b\d\d:\d\d:\d\d\.\d+/<interval>/g;
 	$text =~ s/-{2,}/-/g;
@@ -166,9 +155,8 @@ sub without_times
 }
 
 # The same but for times, and for process ids, which are to be shown as before
-sub same_answer
+sub same_answer ($is, $shown)
 {
-	my ($is, $shown) = @_;
 	my %name_of = map { $psql{$_}{pid} => $_ } grep { defined $psql{$_}{pid} } keys %psql;
 	my @parts = split /\b(\d+)\b/, without_times($is);
 	my ($pattern, @names) = ('');
@@ -196,9 +184,8 @@ sub same_answer
 	return 1;
 }
 
-sub shell
+sub shell ($command)
 {
-	my ($command) = @_;
 	my @words = split ' ', $command;
 
 	foreach my $word (@words)
@@ -218,9 +205,8 @@ sub shell
 
 # Whether commits wait for a standby is told all others by the checkpointer, when it has
 # read the settings, which it does before a checkpoint that is asked for later.
-sub answer_to_reload
+sub answer_to_reload ($who, $what)
 {
-	my ($who, $what) = @_;
 	my $load_time = sub { $node->safe_psql('postgres', 'SELECT pg_conf_load_time()') };
 	my $before = $load_time->();
 
@@ -240,10 +226,8 @@ sub wait_for_releases
 }
 
 # One step; its answer, or undef if there is none yet
-sub answer_to
+sub answer_to ($who, $what)
 {
-	my ($who, $what) = @_;
-
 	return shell($what) if $who eq '$';
 	if ($who eq '--')
 	{
@@ -288,10 +272,8 @@ sub answer_to
 	return;
 }
 
-sub run_transcript
+sub run_transcript ($page, $text)
 {
-	my ($page, $text) = @_;
-
 	foreach my $step (steps($text))
 	{
 		my ($who, $what, $shown) = @$step;
@@ -312,20 +294,16 @@ sub run_transcript
 
 # A database, a Redis and sessions that know of nothing; what a page needs and
 # does not show
-sub begin_page
+sub begin_page (@sql)
 {
-	my (@sql) = @_;
-
 	$redis->cmd('FLUSHALL');
 	$node->safe_psql('postgres', "CREATE DATABASE $database");
 	$node->safe_psql($database, $_) foreach 'CREATE EXTENSION lockredis', @sql;
 	return;
 }
 
-sub end_page
+sub end_page ($page)
 {
-	my ($page) = @_;
-
 	close_psql($_) foreach keys %psql;
 	%pid_shown = ();
 	poll_until(
@@ -342,10 +320,8 @@ sub end_page
 }
 
 # Tables and procedures that the page makes for its transcripts
-sub run_preparation
+sub run_preparation ($page, $sql)
 {
-	my ($page, $sql) = @_;
-
 	# A job that is still running when another session has been started and has asked
 	$sql =~ s/pg_sleep\(3\)/pg_sleep(6)/;
 

@@ -17,10 +17,8 @@ $node->safe_psql(
 	CREATE FUNCTION is_dear(kind text) RETURNS boolean LANGUAGE plpgsql COST 9000 AS $$ BEGIN RETURN kind = 'mine'; END $$;});
 
 # How many keys are locked by it; all are given back.
-sub locked_by
+sub locked_by ($sql)
 {
-	my ($sql) = @_;
-
 	$s->value($sql);
 	my $n = scalar $redis->all_keys;
 	$s->query('SELECT redis_unlock_all()');

@@ -123,10 +123,8 @@ close $its;
 my $model = bless { socket => $ours, buffer => '', timeout => 30 }, 'RawResp';
 
 # Before Redis 7 errors of scripts have other words.
-sub comparable
+sub comparable ($reply)
 {
-	my ($reply) = @_;
-
 	$reply =~ s/^-([A-Z]+).*/-$1/mg if $version < 7;
 	return $reply;
 }
@@ -178,10 +176,8 @@ sub all_names
 }
 
 # A word of a specification: a name, or an argument; "k" and "o": of this key and owner
-sub word
+sub word ($what, $k, $o)
 {
-	my ($what, $k, $o) = @_;
-
 	return sprintf $name{$what}, $k if $name{$what};
 	return "{$k}:$o:rwlock_timeout:1" if $what eq 'timeout';
 	return any('PUBLISH', 'PUBLISH', $version < 7 ? () : 'SPUBLISH') if $what eq 'publish';
@@ -259,9 +255,8 @@ my %text = map {
 is(join("\n", sort keys %script), join("\n", sort keys %text), 'each script is tried');
 
 # What is in brackets, for each lock
-sub words
+sub words ($spec, @locks)
 {
-	my ($spec, @locks) = @_;
 	my @words;
 
 	$spec =~ s/(\w+|\[[^]]*\])\?/chance(0.3) ? $1 : ''/ge;
@@ -279,9 +274,8 @@ sub words
 	return @words;
 }
 
-sub random_script
+sub random_script ($which)
 {
-	my ($which) = @_;
 	my ($keys, $args) = @{ $script{$which} };
 	my $n = $keys =~ m{\[} ? 1 + int rand 3 : 1;
 	my @locks = map { [ any(@keys), any(@owners) ] } 1 .. $n;
@@ -317,10 +311,8 @@ is(join(' ', grep { !$command{$_} } sort keys %used), '', 'each command of a scr
 
 my @names = all_names();
 
-sub argument
+sub argument ($what)
 {
-	my ($what) = @_;
-
 	return any(@odd) if $what =~ /^[a-z]/ && $what ne 'name' && chance(0.03);
 	return any(any(@names), any(@keys), any(map { "s$_" } 1 .. 6)) if $what eq 'name';
 	return any(@owners, "$owners[0]:write", 'mode', any(@odd), any(@tickets), any(@ids)) if $what eq 'member';
@@ -332,9 +324,8 @@ sub argument
 	return $what;
 }
 
-sub random_command
+sub random_command ($which)
 {
-	my ($which) = @_;
 	my @words = ($which, map { argument($_) } split ' ', any(@{ $command{$which} }));
 
 	pop @words if @words > 1 && chance(0.01);
@@ -369,17 +360,15 @@ return all
 LUA
 
 # Lists are alike even if one has elements in another order: what is there by name
-sub names_of
+sub names_of ($conn)
 {
-	my ($conn) = @_;
 	my ($reply) = $conn->ask([ 'KEYS', '*' ]);
 
 	return sort map { /^\$\d+ (.*)/s ? $1 : () } split /\n(?=\$)/, $reply;
 }
 
-sub state_of
+sub state_of ($conn)
 {
-	my ($conn) = @_;
 	my @there = names_of($conn);
 
 	return join "\n", $conn->ask([ 'EVAL', $listing, scalar @there, @there ]);

@@ -69,10 +69,8 @@ my %of_kind;
 push @{ $of_kind{ (split / /)[1] } }, $_ foreach sort keys %operations;
 my @kinds = sort keys %of_kind;
 
-sub argument
+sub argument ($what, $k)
 {
-	my ($what, $k) = @_;
-
 	return "$what=" . owner_of($k) if $what =~ /^(owner|beside|gives)$/;
 	return any('owner=' . owner_of($k), 'id=' . int rand 2) if $what eq 'holder';
 	return 'id=' . int rand 2 if $what eq 'id';
@@ -85,9 +83,8 @@ sub argument
 	return $what;
 }
 
-sub draw_operation
+sub draw_operation ($k, $which)
 {
-	my ($k, $which) = @_;
 	my @words = map { /^(\w+)\?$/ ? (chance(0.3) ? $1 : ()) : $_ } split ' ', $operations{$which};
 
 	return join ' ', $which, key_of($k), map { argument($_, $k) } @words;
@@ -149,9 +146,8 @@ sub stranger_of { return $_[0] == 1 ? 1 : 0; }
 my $elsewhere = '6e3f0000-0000-4000-8000-000000000001';
 
 # A row as somebody else may write it
-sub draw_row
+sub draw_row ($table, $k)
 {
-	my ($table, $k) = @_;
 	my $key = key_of($k);
 	my $owner = 'US:' . owner_of($k);
 	my $end = '@' . any(-1, 2, 9, 30);
@@ -180,9 +176,8 @@ sub draw_row
 
 my (%tried, %worked);
 
-sub ask
+sub ask ($asked, %opts)
 {
-	my ($asked, %opts) = @_;
 	my %said = $pair->ask(join(';', @$asked), %opts);
 	my @outcomes = split /;/, $said{real};
 
@@ -309,9 +304,8 @@ sub begin_anew
 }
 
 # undef, or what was done and how they differ
-sub run_sequence
+sub run_sequence ($seed)
 {
-	my ($seed) = @_;
 	my @done;
 
 	srand $seed;

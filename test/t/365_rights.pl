@@ -94,10 +94,7 @@ $parts{"default value for redis_lock_rows.$_"} = 1 foreach qw(acquired_at hold_c
 $parts{'table constraint redis_fences_token_check on redis_fences'} = 1;
 
 # What is there and nobody has judged
-sub unknown
-{
-	return join ', ', grep { !$parts{$_} } sort(parts());
-}
+sub unknown { return join ', ', grep { !$parts{$_} } sort(parts()); }
 
 my %there = map { $_ => 1 } parts();
 is(unknown(), '', 'all parts of the extension were judged');
@@ -243,10 +240,8 @@ my %can = (
 		'SELECT FROM lockredis.redis_fences FOR KEY SHARE'
 	]);
 
-sub filled
+sub filled ($templates, @names)
 {
-	my ($templates, @names) = @_;
-
 	return map { my $name = $_; map { sprintf $_, $name } @$templates } @names;
 }
 
@@ -256,9 +251,8 @@ my @attempts = (
 	filled(\@to_function, map { "lockredis.$_" } grep { !/^redis_(?:with|await)/ } sort keys %judged));
 
 # Those that come to this; thousands, so in one statement
-sub attempted
+sub attempted ($session, $outcome)
 {
-	my ($session, $outcome) = @_;
 	my $list = join ', ', map { "\$sql\$$_\$sql\$" } @attempts;
 
 	return split /\n/, $session->query(

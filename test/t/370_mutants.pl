@@ -9,9 +9,8 @@ my $top = dirname(dirname(dirname(__FILE__)));
 my $copy = "$PostgreSQL::Test::Utils::tmp_check/mutants";
 
 # A tree of its own, with one source, one README and what is said of them.
-sub put
+sub put ($path, $text)
 {
-	my ($path, $text) = @_;
 	make_path(dirname("$copy/$path"));
 	open my $out, '>', "$copy/$path" or die "$path: $!";
 	print $out $text;
@@ -53,9 +52,8 @@ END
 
 sub with_mutant { return put('test/simulation/mutants/some', $mutant . $_[0]) }
 
-sub becomes
+sub becomes ($what, $change, $text)
 {
-	my ($what, $change, $text) = @_;
 	with_mutant($change);
 	put('other/a.c', $source);
 	like(said('apply', 'tie', "$copy/other"), qr/\A0: \z/, "$what: applied");

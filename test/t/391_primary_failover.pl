@@ -19,17 +19,11 @@ my $first = LockRedis::Node->create(
 	redis => $redis,
 	settings => { 'lockredis.lease' => '12s', wal_level => 'replica', max_wal_senders => 4 });
 
-sub instance_of
-{
-	my ($key) = @_;
-
-	return substr(owner_in($redis->hash($key)), 0, 36);
-}
+sub instance_of ($key) { return substr(owner_in($redis->hash($key)), 0, 36); }
 
 # A standby of a server, with its data
-sub standby_of
+sub standby_of ($node, $name)
 {
-	my ($node, $name) = @_;
 	my $standby = LockRedis::Node->new($name);
 
 	$node->backup("for_$name");

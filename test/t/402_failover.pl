@@ -25,9 +25,8 @@ $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm
 sub failovers { return $node->lock_stat('failovers'); }
 
 # However the master ends: $end does it, $back brings it back.
-sub survives
+sub survives ($how, $end, $back)
 {
-	my ($how, $end, $back) = @_;
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
 	my ($kept, $gone) = map { "$how $_" } qw(kept gone);
@@ -117,10 +116,8 @@ $node->wait_until_asked($_) foreach $holder, $waiter, $asker;
 $node->set('lockredis.connect_timeout' => '7s');
 
 # Gives the lock back while the master is away, until the waiter has failed.
-sub away
+sub away ($has)
 {
-	my ($has) = @_;
-
 	$master->freeze;
 	$has->query_warns("SELECT redis_unlock('k')", 't', '58030', qr/did not answer/, 'nobody answers');
 	my $before = $node->lock_stat('errors');

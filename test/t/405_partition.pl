@@ -21,10 +21,8 @@ my $here = $net->here;
 
 $holder->query_is("SELECT redis_lock('kept')", '', 'a lock for the whole test');
 
-sub works
+sub works ($master, $when)
 {
-	my ($master, $when) = @_;
-
 	$asker->query_is("SELECT redis_lock('free')", '', "$when: a lock");
 	ok($master->cmd('EXISTS', 'free'), "$when: at the present master");
 	$asker->query_is("SELECT redis_unlock('free')", 't', "$when: given back");
@@ -33,10 +31,8 @@ sub works
 	return;
 }
 
-sub mended
+sub mended ($when)
 {
-	my ($when) = @_;
-
 	$net->heal;
 	$ha->wait_until_steady;
 	wait_until_used($node, $ha->master);

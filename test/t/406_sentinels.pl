@@ -25,9 +25,8 @@ my $node = LockRedis::Node->create(
 my ($s, $holder) = map { $node->session } 1 .. 2;
 
 # Says so, with words of the cause in the message or in the view.
-sub refused
+sub refused ($name, $pattern)
 {
-	my ($name, $pattern) = @_;
 	my $new = $node->session;
 	my $result = $new->query("SELECT redis_lock('k')");
 
@@ -44,10 +43,8 @@ sub refused
 	return;
 }
 
-sub in_order
+sub in_order ($name)
 {
-	my ($name) = @_;
-
 	$ha->wait_until_steady;
 	$node->wait_for_up;
 	$node->wait_until_asked($s);

@@ -25,9 +25,8 @@ $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm
 
 # What the first one got, and what the second one gets after the failover.  The
 # server of the first stands still meanwhile, as one that hears of it late.
-sub double_grant
+sub double_grant ($key)
 {
-	my ($key) = @_;
 	my $old = $ha->master;
 	my @replicas = $ha->replicas;
 

@@ -16,19 +16,15 @@ my $one = $node->session(settings => { 'lockredis.min_replicas' => 1 });
 my $two = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 my $none = $node->session;
 
-sub commands
+sub commands ($do)
 {
-	my ($do) = @_;
-
 	return map { /\] "(\w+)"(?: "(\d+)" "\d+")?/ ? uc($1) . (defined $2 ? " $2" : '') : $_ }
 	  $redis->session_commands($do);
 }
 
 # How long replicas are waited for
-sub waits
+sub waits ($do)
 {
-	my ($do) = @_;
-
 	return join ' ', map { /\] "wait" "2" "(\d+)"/i ? $1 : () } $redis->session_commands($do);
 }
 

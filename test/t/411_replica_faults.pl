@@ -26,19 +26,14 @@ start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
 my $none = $node->session;
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 
-sub given_back
+sub given_back ($name, $key)
 {
-	my ($name, $key) = @_;
-
 	return poll_until("$name: $key to be given back",
 		sub { !$redis->cmd('EXISTS', $key) && !$node->count_locks });
 }
 
 # The words that sessions sent
-sub words
-{
-	return join ' ', map { /\] "(\w+)"/ ? uc $1 : () } @_;
-}
+sub words { return join ' ', map { /\] "(\w+)"/ ? uc $1 : () } @_; }
 
 $node->warm_up($none, '300ms');
 run($one, "SELECT redis_try_lock('warm'), redis_extend('warm', '11min'), redis_unlock('warm')");
@@ -75,10 +70,8 @@ run($one, "SELECT redis_unlock('k')");
 
 replicas_away(1);
 
-sub start_lock
+sub start_lock ($session, $key)
 {
-	my ($session, $key) = @_;
-
 	$session->start("SELECT redis_lock('$key')");
 	return $redis->wait_for_key($key, 1);
 }

@@ -24,16 +24,13 @@ my $quick = $node->session(settings => { 'lockredis.lease' => '7500ms' });
 my $brief = $node->session(
 	settings => { 'lockredis.min_replicas' => 1, 'lockredis.lease' => '7500ms' });
 
-sub renewals
+sub renewals ($key)
 {
-	my ($key) = @_;
-
 	return $node->value("SELECT max(renewals) FROM redis_locks WHERE key = '$key'");
 }
 
-sub wait_for_renewal
+sub wait_for_renewal ($key)
 {
-	my ($key) = @_;
 	my $before = renewals($key);
 
 	return poll_until("$key to be renewed", sub { renewals($key) > $before });

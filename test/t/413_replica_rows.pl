@@ -17,10 +17,8 @@ start_servers();
 
 my $rows = "SELECT string_agg(role || ' ' || state, ', ' ORDER BY node) FROM redis_lock_status";
 
-sub shown
+sub shown ($wanted, $name)
 {
-	my ($wanted, $name) = @_;
-
 	ok(eval { poll_until($name, sub { $node->value($rows) eq $wanted }) }, $name)
 	  || diag $node->value($rows);
 	return;

@@ -39,9 +39,8 @@ sub begin
 sub failovers { return $node->lock_stat('failovers'); }
 
 # Another one than that is never used for so long.
-sub stays
+sub stays ($redis, $name)
 {
-	my ($redis, $name) = @_;
 	my $first = failovers();
 
 	pause(4);
@@ -51,10 +50,8 @@ sub stays
 }
 
 # Who sees to it begins anew, by a reload of what connections are made by.
-sub begin_anew
+sub begin_anew ($redis)
 {
-	my ($redis) = @_;
-
 	$node->set('lockredis.tls_server_name' => 'of_no_use_without_tls_' . ++$reloads);
 	return wait_until_used($node, $redis);
 }

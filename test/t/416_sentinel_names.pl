@@ -20,10 +20,8 @@ my $shim = fault_library('names.c');
 my ($a, $b) = map { LockRedis::Redis->new(name => $_) } 'a', 'b';
 my ($node, @sentinels);
 
-sub leads_to
+sub leads_to ($name, $to)
 {
-	my ($name, $to) = @_;
-
 	open my $fh, '>', "$dir/.new" or die "could not write: $!";
 	print $fh '127.0.0.1 ' . $to->port . "\n";
 	close $fh or die "could not write: $!";
@@ -32,10 +30,8 @@ sub leads_to
 }
 
 # A server, and three names that lead to three Sentinels, which name a by 7
-sub begin
+sub begin ($name)
 {
-	my ($name) = @_;
-
 	if ($node)
 	{
 		$node->stop;
@@ -67,10 +63,8 @@ sub count_up
 		q{SELECT count(*) FROM redis_lock_status WHERE role = 'sentinel' AND state = 'up'});
 }
 
-sub says
+sub says ($name, $pattern)
 {
-	my ($name, $pattern) = @_;
-
 	return poll_until(
 		"s$name to be down: $pattern",
 		sub {

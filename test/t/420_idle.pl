@@ -14,18 +14,15 @@ my ($node, $redis, $one, $two) = servers(
 	sessions => 2,
 	settings => { 'lockredis.idle_timeout' => "${idle_ms}ms", 'lockredis.lease' => '9s' });
 
-sub is_connected
+sub is_connected ($session, $store)
 {
-	my ($session, $store) = @_;
 	my $name = 'lockredis-session-' . $session->pid;
 
 	return grep { $_->{name} eq $name } ($store || $redis)->clients;
 }
 
-sub is_closed
+sub is_closed ($session, $name, $store)
 {
-	my ($session, $name, $store) = @_;
-
 	return poll_until("$name: the connection to be closed", sub { !is_connected($session, $store) });
 }
 

@@ -33,10 +33,8 @@ run($one, "SELECT redis_lock('warm'), redis_lock('warm'), redis_unlock_all()");
 my ($first_s, $most_s) = (2, 32);
 
 # The time-out is armed for so long, by a request.
-sub arm
+sub arm ($seconds)
 {
-	my ($seconds) = @_;
-
 	$node->set('lockredis.idle_timeout' => "${seconds}s");
 	poll_until('the session to know', sub { $one->value('SHOW lockredis.idle_timeout') eq "${seconds}s" });
 	run($one, q{SELECT redis_is_locked('warm')});
@@ -46,10 +44,8 @@ sub arm
 # The session is stopped at a function, in which its time-out strikes: it has passed when the
 # process goes on.  If it has come before that, so that more connections were closed by it than
 # before, it is armed for longer.  The debugger takes its time, so it was started before.
-sub strike_in
+sub strike_in ($function, $sql, $out, $undo)
 {
-	my ($function, $sql, $out, $undo) = @_;
-
 	for (my $seconds = $first_s; $seconds <= $most_s; $seconds *= 2)
 	{
 		my $stop = LockRedis::Debugger->new($one->pid, later => 1);
@@ -81,9 +77,8 @@ sub figures
 }
 
 # Connections made, connections closed by the time-out, scripts run
-sub struck
+sub struck ($function, $sql, $out, @before)
 {
-	my ($function, $sql, $out, @before) = @_;
 	my $result = $one->wait;
 
 	is($result->error // $result->out, $out, "$sql, in $function");

@@ -96,19 +96,12 @@ $node->set('lockredis.url' => $redis->tls_url);
 # What is agreed upon
 # ----------
 
-sub our_connections
-{
-	my ($who) = @_;
-
-	return grep { $_->{name} =~ /^lockredis-$who/ } $redis->clients;
-}
+sub our_connections ($who) { return grep { $_->{name} =~ /^lockredis-$who/ } $redis->clients; }
 
 # Ends that of the session, and gives what it agreed upon with the next one.  A
 # request that was under way at the end is unknown, and given back.
-sub next_connection
+sub next_connection ($relay)
 {
-	my ($relay) = @_;
-
 	$one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t');
 	$relay->forget;
 	my ($client) = our_connections('session-' . $one->pid);

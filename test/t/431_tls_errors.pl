@@ -18,10 +18,8 @@ my $secret = 'hemlig-password';
 my $redis = LockRedis::Redis->new(tls => $good, password => $secret);
 my $dir = PostgreSQL::Test::Utils::tempdir_short();
 
-sub write_file
+sub write_file ($file, $text, $mode)
 {
-	my ($file, $text, $mode) = @_;
-
 	unlink $file;
 	PostgreSQL::Test::Utils::append_to_file($file, $text);
 	chmod $mode, $file or die $!;
@@ -39,10 +37,8 @@ my $one = $node->session;
 
 # What a session is told that connects anew, with these settings of ours, and of
 # Redis's.  Files that cannot be used end no connection.
-sub told
+sub told ($name, $detail, $hint, %opts)
 {
-	my ($name, $detail, $hint, %opts) = @_;
-
 	apply(%opts);
 	$redis->cmd('CLIENT', 'KILL', 'TYPE', 'normal');
 	$one->query_fails("SELECT redis_try_lock('k')",
@@ -51,33 +47,27 @@ sub told
 	return;
 }
 
-sub apply
+sub apply (%opts)
 {
-	my (%opts) = @_;
-
 	$redis->configure(%{ $opts{redis} }), $redis->restart if $opts{redis};
 	$node->set(%{ $opts{ours} }) if $opts{ours};
 	return;
 }
 
 # And that all is well without them.
-sub works
+sub works ($name, %opts)
 {
-	my ($name, %opts) = @_;
-
 	apply(%opts);
 	$one->query_is("SELECT redis_try_lock('k'), redis_unlock('k')", 't|t', $name);
 	return;
 }
 
-sub shown_by_redis
+sub shown_by_redis ($certificate)
 {
-	my ($certificate) = @_;
-
 	return (redis => { 'tls-cert-file' => $certificate->{cert}, 'tls-key-file' => $certificate->{key} });
 }
 
-sub of_name { my ($name) = @_; return { 'lockredis.tls_server_name' => $name }; }
+sub of_name ($name) { return { 'lockredis.tls_server_name' => $name }; }
 
 works('a good certificate');
 
@@ -145,10 +135,8 @@ foreach my $name ('.elsewhere.test', 'a b', 'a/b', "a\xc3\xa9b")
 my $ours = $ca->certificate('client', names => []);
 my $stranger = $other_ca->certificate('client', names => []);
 
-sub shown_by_us
+sub shown_by_us ($certificate)
 {
-	my ($certificate) = @_;
-
 	return {
 		'lockredis.tls_cert_file' => $certificate->{cert},
 		'lockredis.tls_key_file' => $certificate->{key}
@@ -183,9 +171,8 @@ foreach my $version ('TLSv1.2', 'TLSv1.3')
 
 my $words = 'PRIVATE WORDS';
 
-sub our_file
+sub our_file ($kind, $name, $detail, $content, $mode)
 {
-	my ($kind, $name, $detail, $content, $mode) = @_;
 	my $setting = "lockredis.tls_${kind}_file";
 	my $before = $one->value("SHOW $setting");
 	my $file = ref $content ? $$content :
@@ -197,7 +184,7 @@ sub our_file
 	return;
 }
 
-sub text_of { my ($file) = @_; return PostgreSQL::Test::Utils::slurp_file($file); }
+sub text_of ($file) { return PostgreSQL::Test::Utils::slurp_file($file); }
 
 foreach my $case ([ ca => 'CA' ], [ cert => 'certificate' ], [ key => 'key' ])
 {

@@ -23,10 +23,8 @@ my $redis = LockRedis::Redis->new(
 	tls => $ca->certificate('first'),
 	config => { 'tls-auth-clients' => 'yes', 'tls-ca-cert-file' => $ca->file });
 
-sub trust
+sub trust (@authorities)
 {
-	my (@authorities) = @_;
-
 	open my $fh, '>', "$ca_file.new" or die $!;
 	print $fh PostgreSQL::Test::Utils::slurp_file($_->file) foreach @authorities;
 	close $fh or die $!;
@@ -34,10 +32,8 @@ sub trust
 	return;
 }
 
-sub show
+sub show ($certificate)
 {
-	my ($certificate) = @_;
-
 	LockRedis::Ca->put($certificate, $cert_file, $key_file);
 	return;
 }
@@ -60,10 +56,8 @@ sub lockredis_clients
 	return map { $_->{id} } sort { $a->{id} <=> $b->{id} } grep { $_->{name} =~ /^lockredis/ } $redis->clients;
 }
 
-sub renewed_since
+sub renewed_since ($renewals)
 {
-	my ($renewals) = @_;
-
 	poll_until('the lock to be renewed',
 		sub { $node->lock_stat('renewals') > $renewals });
 	return;
@@ -98,10 +92,8 @@ renewed_since($node->lock_stat('renewals'));
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 
 # The end that the view shows is that of the first: ours, then the node's.
-sub expires_in_days
+sub expires_in_days ($days)
 {
-	my ($days) = @_;
-
 	connect_anew();
 	poll_until(
 		"an end in $days days",

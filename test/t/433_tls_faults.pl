@@ -43,10 +43,8 @@ my $try = "SELECT redis_try_lock('k'), redis_unlock('k')";
 $node->wait_for_up;
 $holder->query_is("SELECT redis_lock('held')", '');
 
-sub in_handshake
+sub in_handshake ($s)
 {
-	my ($s) = @_;
-
 	poll_until(
 		'the session to be in the handshake',
 		sub {
@@ -110,10 +108,8 @@ $one->query($try);
 my %outcomes;
 my $pid = $one->pid;
 
-sub break_at
+sub break_at ($mode, $at)
 {
-	my ($mode, $at) = @_;
-
 	# The session's connection is ended in order; the new one is the broken one.
 	my ($client) = grep { $_->{name} eq "lockredis-session-$pid" } $redis->clients;
 	$redis->try_cmd('CLIENT', 'KILL', 'ID', $client->{id}) if $client;
@@ -164,10 +160,7 @@ $holder->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 # Nothing grows
 # ----------
 
-sub usage
-{
-	return (private_kb($pid), scalar sockets($pid));
-}
+sub usage { return (private_kb($pid), scalar sockets($pid)); }
 
 $node->set('lockredis.command_timeout' => '300ms', 'lockredis.connect_timeout' => '300ms');
 break_at('flip', 200 + $_) foreach 1 .. 30;

@@ -29,10 +29,8 @@ my ($password) = map { /^>(.*)/ } @$base;
 
 start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
 	'lockredis.command_timeout' => '10s');
-sub grant
+sub grant (%has)
 {
-	my (%has) = @_;
-
 	$redis->cmd(@user, 'on', ">$password", 'resetkeys', 'resetchannels', '-@all',
 		sort keys %has);
 	return;
@@ -132,10 +130,8 @@ my @calls = (
 }
 
 # Its error, and its warnings
-sub complaints
+sub complaints ($result)
 {
-	my ($result) = @_;
-
 	return map { "$_->{sqlstate}: $_->{message} " . ($_->{detail} // '') }
 	  defined $result->error
 	  ? { sqlstate => $result->sqlstate, message => $result->error, detail => $result->detail }
@@ -144,9 +140,8 @@ sub complaints
 
 # All of it; the errors, and what was not as it should be.  What could not be given back
 # for want of a right is waited for in vain.
-sub do_all
+sub do_all ($in_vain)
 {
-	my ($in_vain) = @_;
 	my $session = $node->session(settings => { 'lockredis.commit_guard' => 'verify' });
 	my $most = $in_vain ? '500ms' : '15s';
 	my @said;
@@ -185,10 +180,8 @@ sub do_all
 	return @said;
 }
 
-sub nothing_remains
+sub nothing_remains ($name)
 {
-	my ($name) = @_;
-
 	$redis->cmd('DEL', (map { "jobs:$_" } qw(e w h t v p y)), '{jobs:p}:timeout', '{jobs:y}:timeout');
 	$redis->kill_clients('watchdog');
 	ok( eval {

@@ -21,10 +21,8 @@ my %at_node = map { $_ => 1 }
 my %at_sentinel = map { $_ => 1 } grep { /^[+&]/ } @$watcher[ 3 .. $#$watcher ];
 my $ha = LockRedis::Sentinels->new;
 
-sub grant
+sub grant ($user, $password, $servers, %has)
 {
-	my ($user, $password, $servers, %has) = @_;
-
 	$_->cmd('ACL', 'SETUSER', $user, 'on', ">$password", 'resetkeys', 'resetchannels',
 		'-@all', sort keys %has)
 	  foreach @$servers;
@@ -51,10 +49,8 @@ my $node = LockRedis::Node->create(
 	});
 my $one = $node->session(settings => { 'lockredis.min_replicas' => 2 });
 
-sub works
+sub works ($name)
 {
-	my ($name) = @_;
-
 	$one->query_is(
 		"SELECT redis_try_lock('jobs:1', '10 s'), redis_try_fenced_lock('jobs:2', '10 s') > 0,
 			redis_extend('jobs:1', '1 min'), redis_unlock('jobs:1'), redis_unlock('jobs:2')",

@@ -17,9 +17,8 @@ use LockRedis::Topic::Failover;
 my $life = 10;
 
 # A server with masters of its own, of which all Sentinels name the first by that number
-sub begin
+sub begin ($name, $epoch)
 {
-	my ($name, $epoch) = @_;
 	my ($a, $b) = map { LockRedis::Redis->new(name => "$name $_") } 'a', 'b';
 	my @sentinels = LockRedis::FalseSentinel->naming(($a => $epoch) x 3);
 	my $node = LockRedis::Node->create(

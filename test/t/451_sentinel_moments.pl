@@ -148,10 +148,8 @@ $node->set(
 my $other = $node->session;
 my $epoch = 10;
 
-sub name_another
+sub name_another ($redis)
 {
-	my ($redis) = @_;
-
 	$sentinel->names($redis, epoch => ++$epoch);
 	wait_until_used($node, $redis);
 	return;

@@ -21,9 +21,8 @@ my $node = LockRedis::Node->create(
 my (@sentinels, $before);
 
 # Sentinels that name these by these numbers, of which that master is used
-sub begin
+sub begin ($master, @named)
 {
-	my ($master, @named) = @_;
 	my @former = @sentinels;
 
 	@sentinels = LockRedis::FalseSentinel->naming(@named);
@@ -36,10 +35,8 @@ sub begin
 
 sub failovers { return $node->lock_stat('failovers'); }
 
-sub wait_until_numbered_anew
+sub wait_until_numbered_anew ($by)
 {
-	my ($by) = @_;
-
 	return poll_until('numbers to begin anew', sub { $by->logged(qr/number their failovers anew/) });
 }
 
@@ -105,10 +102,8 @@ sub wait_until_numbered_anew
 }
 
 # The third one was away when the others were set up anew, and was itself.
-sub third_is_away
+sub third_is_away ($by, @of)
 {
-	my ($by, @of) = @_;
-
 	$of[2]->names(undef);
 	$_->names($b, epoch => 0) foreach @of[ 0, 1 ];
 	return wait_until_numbered_anew($by);
@@ -174,10 +169,8 @@ sub third_is_away
 
 # The third one named a replica by a high number, was believed and passed over.  Should
 # that node say that it is a master, while it is still named, it is believed again.
-sub begin_with_a_lie
+sub begin_with_a_lie ($name)
 {
-	my ($name) = @_;
-
 	$a->cmd('REPLICAOF', '127.0.0.1', $b->port);
 	begin($b, ($b => 4) x 3);
 	$sentinels[2]->names($a, epoch => 9);

@@ -29,9 +29,8 @@ my $node = LockRedis::Node->create(
 	url => 'redis-sentinel://127.0.0.1:1/svc',
 	settings => { 'lockredis.connect_timeout' => '1min', 'lockredis.command_timeout' => '5s' });
 
-sub is_refused
+sub is_refused ($name)
 {
-	my ($name) = @_;
 	my $session = $node->session;
 
 	$session->query_fails("SELECT redis_try_lock('k')", '58000', qr/lock store/, "$name: nobody is asked");

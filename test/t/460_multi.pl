@@ -10,16 +10,11 @@ use LockRedis::Test;
 my ($node, $redis, $one, $two, $three) = servers(
 	sessions => 3, settings => { 'lockredis.max_locks' => 100 });
 
-sub list
-{
-	return 'ARRAY[' . join(',', map { "'$_'" } @_) . ']';
-}
+sub list { return 'ARRAY[' . join(',', map { "'$_'" } @_) . ']'; }
 
 # Who has the key, by the view.
-sub has
+sub has ($session)
 {
-	my ($session) = @_;
-
 	return $node->value("SELECT coalesce(string_agg(key || CASE WHEN hold_count > 1 "
 		. "THEN hold_count::text ELSE '' END, ' ' ORDER BY key COLLATE \"C\", scope), '') "
 		. 'FROM redis_locks WHERE granted AND pid = ' . $session->pid);

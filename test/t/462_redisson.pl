@@ -84,9 +84,8 @@ $_->query_is("SELECT redis_permit_unlock('k')", 't') foreach $one, $two;
 is(available('k'), 2, 'all are back');
 
 # As in Redisson's class: one thread waits, another one asks.
-sub waits_there
+sub waits_there ($channel, @command)
 {
-	my ($channel, @command) = @_;
 	my $n = $java->send('a.1', @command);
 
 	poll_until('Redisson to wait', sub { $redis->subscribers($channel) });

@@ -42,25 +42,16 @@ $one->query('CREATE TABLE written (what text)');
 sub free { return $two->value("SELECT $_[0]{free}"); }
 
 # So many are free, and nothing is to be given back any more.
-sub is_free
+sub is_free ($kind, $n, $name)
 {
-	my ($kind, $n, $name) = @_;
-
 	poll_until("$name: nothing to be given back", sub { $node->count_locks == 0 });
 	return is(free($kind), $n, $name);
 }
 
-sub is_given_back
+sub is_given_back ($kind, $name) { return is_free($kind, $kind->{all}, "$name: given back"); }
+
+sub stays ($kind, $name)
 {
-	my ($kind, $name) = @_;
-
-	return is_free($kind, $kind->{all}, "$name: given back");
-}
-
-sub stays
-{
-	my ($kind, $name) = @_;
-
 	is_free($kind, $kind->{all} - 1, "$name: stays");
 	$two->query("SELECT $kind->{gives_back}");
 	return;

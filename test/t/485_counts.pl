@@ -15,24 +15,12 @@ my $soon = limit(60);
 
 $_->wait_for_up foreach $node, $other;
 
-sub available
+sub available ($key) { return $node->value("SELECT redis_semaphore_available('$key')"); }
+
+sub left ($key) { return $node->value("SELECT redis_latch_count('$key')"); }
+
+sub has_end ($key)
 {
-	my ($key) = @_;
-
-	return $node->value("SELECT redis_semaphore_available('$key')");
-}
-
-sub left
-{
-	my ($key) = @_;
-
-	return $node->value("SELECT redis_latch_count('$key')");
-}
-
-sub has_end
-{
-	my ($key) = @_;
-
 	return $node->value("SELECT expires_at IS NOT NULL FROM redis_lock_values WHERE key = '$key'") eq 't'
 	  if $node->value('SHOW lockredis.mode') eq 'table';
 	return $redis->cmd('PTTL', $key) > 0;

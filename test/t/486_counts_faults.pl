@@ -23,12 +23,7 @@ sub no_rows
 }
 
 # The script of that kind and verb is called with the key as its first.
-sub request_of
-{
-	my ($key) = @_;
-
-	return '$' . length($key) . "\r\n$key\r\n";
-}
+sub request_of ($key) { return '$' . length($key) . "\r\n$key\r\n"; }
 
 # The scripts are there, so that what is held is no question for one.
 $two->query("SELECT redis_semaphore_release('warm'), redis_semaphore_acquire('warm'), "
@@ -198,10 +193,8 @@ my $one = $node->connected_session;
 
 sub available { return $redis->cmd('GET', 'k') }
 
-sub all_are_back
+sub all_are_back ($name)
 {
-	my ($name) = @_;
-
 	return poll_until("$name: all to be back",
 		sub { available() == 2 && $redis->cmd('EXISTS', '{k}:timeout') == 0 && $node->count_locks("key = 'k'") == 0 });
 }

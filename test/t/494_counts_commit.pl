@@ -59,10 +59,8 @@ END $$;
 SQL
 
 # So many are free, and nothing is to be given back any more; then five are.
-sub is_free
+sub is_free ($n, $name)
 {
-	my ($n, $name) = @_;
-
 	poll_until("$name: nothing to be given back", sub { $node->count_locks == 0 });
 	$two->query_is("SELECT redis_semaphore_available('s')", $n, $name);
 	$two->query("SELECT redis_semaphore_drain('s'), redis_semaphore_release('s', 5)");
