@@ -37,7 +37,7 @@ sub take ($session, $from, $to)
 		$to - $from + 1, "taken: k$from to k$to");
 }
 
-sub is_full ($session, $name, $sql)
+sub is_full ($session, $name, $sql = undef)
 {
 	my $result;
 

@@ -51,7 +51,7 @@ sub is_deadlock ($result, $name, @edges)
 }
 
 # It goes on; and then another statement
-sub is_clean ($session, $name, $then)
+sub is_clean ($session, $name, $then = undef)
 {
 	my $error = $session->wait(20)->error;
 

@@ -148,7 +148,7 @@ is($viewer->value("SELECT lockredis_blocked_by_owner(pg_backend_pid()) IS NULL
 # ----------
 
 # Cancels a statement once it waits, and is known to be blocked by that owner; its CONTEXT
-sub context_of ($sql, $key, $owner)
+sub context_of ($sql, $key, $owner = undef)
 {
 	$two->start("SELECT $sql");
 	$node->wait_for_waiters($key, 1);

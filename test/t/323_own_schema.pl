@@ -9,7 +9,7 @@
 use LockRedis::Test;
 
 # As the documentation has it
-sub create_extension ($node, $dbname, $version)
+sub create_extension ($node, $dbname, $version = undef)
 {
 	$node->safe_psql(
 		$dbname, "CREATE SCHEMA lockredis;

@@ -14,14 +14,14 @@ my ($node, $redis, $one, $two) = servers(
 	sessions => 2,
 	settings => { 'lockredis.idle_timeout' => "${idle_ms}ms", 'lockredis.lease' => '9s' });
 
-sub is_connected ($session, $store)
+sub is_connected ($session, $store = undef)
 {
 	my $name = 'lockredis-session-' . $session->pid;
 
 	return grep { $_->{name} eq $name } ($store || $redis)->clients;
 }
 
-sub is_closed ($session, $name, $store)
+sub is_closed ($session, $name, $store = undef)
 {
 	return poll_until("$name: the connection to be closed", sub { !is_connected($session, $store) });
 }

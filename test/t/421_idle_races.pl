@@ -44,7 +44,7 @@ sub arm ($seconds)
 # The session is stopped at a function, in which its time-out strikes: it has passed when the
 # process goes on.  If it has come before that, so that more connections were closed by it than
 # before, it is armed for longer.  The debugger takes its time, so it was started before.
-sub strike_in ($function, $sql, $out, $undo)
+sub strike_in ($function, $sql, $out, $undo = undef)
 {
 	for (my $seconds = $first_s; $seconds <= $most_s; $seconds *= 2)
 	{

@@ -171,7 +171,7 @@ foreach my $version ('TLSv1.2', 'TLSv1.3')
 
 my $words = 'PRIVATE WORDS';
 
-sub our_file ($kind, $name, $detail, $content, $mode)
+sub our_file ($kind, $name, $detail, $content, $mode = undef)
 {
 	my $setting = "lockredis.tls_${kind}_file";
 	my $before = $one->value("SHOW $setting");

@@ -140,7 +140,7 @@ sub complaints ($result)
 
 # All of it; the errors, and what was not as it should be.  What could not be given back
 # for want of a right is waited for in vain.
-sub do_all ($in_vain)
+sub do_all ($in_vain = undef)
 {
 	my $session = $node->session(settings => { 'lockredis.commit_guard' => 'verify' });
 	my $most = $in_vain ? '500ms' : '15s';
