@@ -9,8 +9,8 @@
 # - who is away is given nothing, and asked nothing, until it is back
 # - who was found silent by a session, and by nobody else: when it answers again
 # - a lock that all have is not asked about
-# - who had the lock when another one was found without it, and was cut off, or started again empty,
-#   before it was asked whether it has it still
+# - who had the lock when another one was found without it, and was cut off, hangs, or was started
+#   again empty, before it was asked whether it has it still
 # Proves G47.
 
 use LockRedis::Masters;
@@ -196,7 +196,7 @@ counted(0, 'nothing');
 	$session->quit;
 }
 
-# ---- who would be asked first whether we have it still is cut off, or started again
+# ---- who is asked whether we have it still is cut off, hangs, or was started again
 
 # The watchdog has renewed the lock at the first two nodes, and stands still when the third answers
 # that it has none.
@@ -213,17 +213,23 @@ sub renewed_by_most
 	return $session;
 }
 
+foreach my $happens (
+	sub { $nodes[0]->kill_clients('watchdog') },
+	sub { $nodes[0]->freeze },
+	sub { $nodes[1]->freeze })
 {
 	my $session = renewed_by_most();
 	my $repairs = $node->lock_stat('repairs');
 	my $watchdog = $node->watchdog_pid;
 
-	$nodes[0]->kill_clients('watchdog');
 	$masters->connect_to_all($session);
 	$session->query_is("SELECT redis_unlock('asked')", 't', 'given back meanwhile');
+	poll_until('at the first two', sub { !$masters->have('asked') });
+	$happens->();
 	kill 'CONT', $watchdog;
 	poll_until('the third to be given it', sub { $node->lock_stat('repairs') > $repairs });
-	poll_until('and to give it back', sub { !$masters->all_keys });
+	poll_until('and to give it back', sub { !$third->cmd('EXISTS', 'asked') });
+	$_->thaw foreach @nodes[ 0, 1 ];
 	$session->quit;
 }
 {

@@ -77,8 +77,8 @@ typedef enum CopyFate
 	COPY_RENEWS,				/* a renewal that a majority has done: if the
 								 * lock is gone here, and nobody else has it,
 								 * create it again */
-	COPY_REPAIRS,				/* that create: when done, ask another node
-								 * whether we still hold the lock */
+	COPY_REPAIRS,				/* that create: when done, ask the nodes that had
+								 * the lock whether they have it still */
 	COPY_WITNESS,				/* that question: if the lock is gone there,
 								 * release it at the repaired node */
 	COPY_UNDOES					/* a release with a token, which the next

@@ -466,53 +466,42 @@ link_has_stood(const QuorumLink *l, int64 since)
 }
 
 /*
- * quorum_witness --- a node that had the lock, and knows whether it has it still; NULL:
- * none
+ * quorum_ask_witnesses --- after a repair: was the lock released meanwhile?
+ *
+ * Its session releases it at all nodes at once, so the release may have come here before
+ * the repair.  Ask those that had the lock a moment ago, by a renewal with a lease of 1
+ * ms, which does not lengthen it.  All are asked, as each may be cut off, or hang.
  */
-static QuorumLink *
-quorum_witness(const QuorumBatch *b, const CopyNote *note)
+static void
+quorum_ask_witnesses(QuorumBatch *b, int row, int which)
 {
+	const StoreOp *repair = &b->link[row]->copies[which];
+	const CopyNote *note = &b->link[row]->notes[which];
+
+	if (repair->outcome != STORE_OK)
+		return;
+	lr_count(STAT_REPAIRS);
 	for (int i = 0; i < b->set.n; i++)
 	{
 		QuorumLink *l = b->link[i];
+		int			copy;
 
-		if ((note->other & (1U << i)) != 0 && l != NULL && link_has_stood(l, note->had_at))
-			return l;
+		if ((note->other & (1U << i)) == 0 || l == NULL || !link_has_stood(l, note->had_at))
+			continue;
+		copy = link_put(l, repair, STORE_RENEW);
+		if (copy < 0)
+			continue;
+		l->copies[copy].lease_ms = 1;
+		link_watch(l, copy, COPY_WITNESS, row, note->had_at);
+		link_ask(l, 1, lr_now() + lr_call_budget());
 	}
-	return NULL;
-}
-
-/*
- * quorum_ask_witness --- after a repair: was the lock released meanwhile?
- *
- * Its session releases it at all nodes at once, so the release may have come here before
- * the repair.  Ask a node that had the lock a moment ago, by a renewal with a lease of 1
- * ms, which does not lengthen it.
- */
-static void
-quorum_ask_witness(QuorumBatch *b, int row, int which)
-{
-	QuorumLink *l = b->link[row];
-	QuorumLink *witness = quorum_witness(b, &l->notes[which]);
-	int64		had_at = l->notes[which].had_at;
-	int			copy;
-
-	if (l->copies[which].outcome != STORE_OK)
-		return;
-	lr_count(STAT_REPAIRS);
-	if (witness == NULL)
-		return;
-	copy = link_put(witness, &l->copies[which], STORE_RENEW);
-	if (copy < 0)
-		return;
-	witness->copies[copy].lease_ms = 1;
-	link_watch(witness, copy, COPY_WITNESS, row, had_at);
-	link_ask(witness, 1, lr_now() + lr_call_budget());
 }
 
 /*
  * quorum_hear_witness --- if the lock has been released there, release it at the
  * repaired node, too
+ *
+ * Several may say so: then it is released several times.
  */
 static void
 quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
@@ -543,7 +532,7 @@ quorum_look_after(QuorumBatch *b, int row, int which)
 	else if (fate == COPY_RENEWS)
 		quorum_repair(l, which, l->notes[which].other, l->notes[which].had_at);
 	else if (fate == COPY_REPAIRS)
-		quorum_ask_witness(b, row, which);
+		quorum_ask_witnesses(b, row, which);
 	else if (fate == COPY_WITNESS)
 		quorum_hear_witness(b, l, which);
 }
