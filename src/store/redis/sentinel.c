@@ -39,7 +39,7 @@
  * does, the more seldom.
  */
 #define RETRY_SAME_MIN		(2 * LR_US_PER_S)
-#define RETRY_SAME_MAX		(10 * LR_US_PER_S)
+#define RETRY_SAME_MAX		(5 * LR_US_PER_S)
 
 #define QUESTION_REPLIES	2
 
