@@ -2,7 +2,7 @@
 
 # What a Sentinel says at the wrong moment: before another one that knows better, before it
 # falls silent; and what a session does at the moment at which another node becomes the
-# master.  Each is forced, by false Sentinels that say what they are told to, by a proxy, and by
+# master, or is about to.  Each is forced, by false Sentinels that say what they are told to, by a proxy, and by
 # a debugger.  (What comes while a master is doubted, or between the answers to a COMMIT, is the
 # simulator's: its mutants failover_doubt_unseen, failover_doubt_between, failover_guard_once; what
 # ends a connection behind an answer, too: ended_behind_reply.)
@@ -31,6 +31,12 @@ my $s = $node->session;
 
 wait_until_used($node, $a);
 serves($s, 'the master is used');
+
+sub wait_until_doubted ()
+{
+	return poll_until('the doubt to be known', sub {
+		$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use") });
+}
 
 # At a start one Sentinel is heard before the other, which knows of a later failover.
 # That must not be the master for a moment.  Under load it may be heard too late, so
@@ -95,11 +101,7 @@ serves($s, 'the master is used');
 	wait_until_used($node, $a);
 	serves($s, 'the master is used, over a connection that stands from then on');
 	$last->names($a, epoch => 1, state => 'wait_promotion');
-	poll_until(
-		'the doubt to be known',
-		sub {
-			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'master' AND NOT in_use");
-		});
+	wait_until_doubted();
 	kill 'STOP', $last->pid;
 
 	# Longer than ANSWER_LIFE of src/store/redis/discovery.c
@@ -153,6 +155,28 @@ sub name_another ($redis)
 	$sentinel->names($redis, epoch => ++$epoch);
 	wait_until_used($node, $redis);
 	return;
+}
+
+# A session connects, and has its answer when another node is about to become the master: it must
+# not ask this one any more.
+{
+	my $proxy = LockRedis::Proxy->new($a);
+
+	name_another($proxy);
+	my $held = $proxy->rule(on => 'reply', match => 'HELLO', action => 'hold');
+	my $new = $node->session;
+	$new->start("SELECT redis_try_lock('connecting')");
+	$proxy->wait_for_rule($held);
+	$sentinel->names($proxy, epoch => $epoch, state => 'wait_promotion');
+	wait_until_doubted();
+	$proxy->let_go;
+	$new->wait->fails('58000', qr/which node is the master|make another node the master/i,
+		'connected in the middle of a failover: refused');
+	ok(!$a->cmd('EXISTS', 'connecting'), 'connected in the middle of a failover: not asked');
+	$sentinel->names($proxy, epoch => $epoch);
+	$node->wait_until_asked($new);
+	serves($new, 'connected in the middle of a failover: used when there was none');
+	$proxy->stop;
 }
 
 # A redis_try_lock is in front of the queue and fails; who waits behind it outlives the
