@@ -345,8 +345,10 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 	if (level >= masters_quorum(b->set.n))
 		return false;
 
+	/* The reserve is taken there, too: it is level with the others then, and no further. */
 	mint = *op;
-	mint.args.floor = op->answer.fence - 1;
+	mint.args.floor = store_last_token(op->answer.fence, op->amount) - 1;
+	mint.amount = 0;
 	s->token = op->answer.fence;
 	s->phase = PHASE_RAISE;
 	for (int i = 0; i < b->set.n; i++)
