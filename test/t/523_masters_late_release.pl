@@ -12,9 +12,11 @@
 # The same with token locks, whose token may be that of the next call: the first release may
 # come behind the next create with the same token, of which it would take the vote.  So that
 # node is not asked with this token for a while; with others it is.  What was asked there
-# before that was known is no vote.
+# before that was known is no vote, nor what was asked in front of a release that goes out
+# again since its script was not loaded.
 # Proves G47.
 
+use List::Util qw(any);
 use LockRedis::Masters;
 use LockRedis::Test;
 
@@ -73,12 +75,17 @@ my ($third, $proxy) = ($nodes[2], $proxies[2]);
 my $n = 0;
 
 # A node whose connection is made late is not waited for.
-poll_until('a session with a connection to each', sub {
-	$session->value("SELECT redis_try_token_lock('w', '0', '1h', 'warm')");
-	my $all = !grep { !$_->cmd('EXISTS', 'w') } @nodes;
-	$session->value("SELECT redis_token_unlock('w', 'warm')");
-	return $all;
-});
+sub with_all ($s)
+{
+	poll_until('a session with a connection to each', sub {
+		$s->value("SELECT redis_try_token_lock('w', '0', '1h', 'warm')");
+		my $all = !grep { !$_->cmd('EXISTS', 'w') } @nodes;
+		$s->value("SELECT redis_token_unlock('w', 'warm')");
+		return $all;
+	});
+	return $s;
+}
+with_all($session);
 
 $_->cmd('SET', 'others', 'theirs', 'PX', 3_600_000) foreach @nodes[ 0, 1 ];
 $release = $proxy->rule(match => 'others', skip => 1, action => 'hold');
@@ -148,5 +155,54 @@ poll_until('all of it to be given back', sub {
 $session->query_is("SELECT redis_try_token_lock('both', '0', '1h', 'one more')",
 	'one more', 'taken with another token');
 $session->query_is("SELECT redis_token_unlock('both', 'one more')", 't', 'given back');
+
+# ---- a release that runs behind the next create
+
+# The release goes out again since its script is not loaded any more; that of the create is.
+# (Now and then the watchdog has loaded it again meanwhile, and the lock is had.)
+my $late = with_all($node->session);
+my $loads = $node->session;    # gives nothing back yet
+
+sub behind_a_release ($n)
+{
+	my ($key, $loaded) = ("flushed $n", "loaded $n");
+
+	$_->cmd('SET', $key, 'theirs', 'PX', 3_600_000) foreach @nodes;
+	$proxy->rule(on => 'reply', match => $key, action => 'hold');
+	my $requests = $proxy->rule(match => $key, skip => 1, times => 0, action => 'hold');
+	$late->query_is("SELECT redis_try_token_lock('$key', '0', '1h', 'for $key')",
+		'NULL', 'others have all of them, and the third has not answered');
+	$proxy->wait_for_rule($requests);
+	$_->cmd('DEL', $key) foreach @nodes[ 0, 2 ];
+	$third->cmd('SCRIPT', 'FLUSH');
+	$loads->query("SELECT redis_try_token_lock('$loaded', '0', '1h', 'loads')");
+	poll_until('the create to be loaded there', sub { $third->cmd('EXISTS', $loaded) });
+	$late->start("SELECT redis_try_token_lock('$key', '0', '1h', 'for $key')");
+	$proxy->wait_for_rule($requests, 2);
+	poll_until('the first to have granted it', sub { $nodes[0]->cmd('EXISTS', $key) });
+	$proxy->let_go;
+	my $had = $late->wait->out;
+	$late->value("SELECT redis_token_unlock('$key', 'for $key')");
+	$_->cmd('DEL', $key, $loaded) foreach @nodes;
+	return $had;
+}
+ok((any { behind_a_release($_) eq 'NULL' } 1 .. 5), 'what a release runs behind is no vote');
+
+# A lock that was held: the release at the third is on its way until the next one has it.
+$node->set('lockredis.command_timeout' => '1s');
+my $holder = with_all($node->session);
+$holder->query_is("SELECT redis_try_token_lock('held', '0', '2s', 'same')", 'same', 'taken');
+poll_until('the third to have it', sub { $third->cmd('EXISTS', 'held') });
+$release = $proxy->rule(match => 'held', action => 'hold');
+$holder->query_is("SELECT redis_token_unlock('held', 'same')", 't', 'the others are free of it');
+$proxy->wait_for_rule($release);
+$proxy->clear;
+poll_until('its lease to be over at the third', sub { !$third->cmd('EXISTS', 'held') });
+$nodes[1]->cmd('SET', 'held', 'theirs', 'PX', 3_600_000);
+with_all($holder);
+$holder->query_is("SELECT redis_try_token_lock('held', '0', '1h', 'same')",
+	'NULL', 'where its release may still come is no vote');
+$proxy->release;
+$nodes[1]->cmd('DEL', 'held');
 
 end_test($node, $masters);

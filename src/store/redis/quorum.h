@@ -156,8 +156,11 @@ extern bool link_has_news(const QuorumLink *l);
 /* Was this release answered, and sent only once?  If not, it may still run. */
 extern bool copy_is_plain(const StoreOp *copy);
 
-/* A release with this token may still run there. */
-extern void link_taint(QuorumLink *l, const StoreOp *release);
+/* A release with a token has been answered, or never will be: may it still run? */
+extern void link_hear_release(QuorumLink *l, const StoreOp *release);
+
+/* A create with a token has been answered: does a release still run behind it? */
+extern void link_hear_create(QuorumLink *l, int which);
 
 /* May a release with the token of this create still run there? */
 extern bool link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now);

@@ -83,8 +83,8 @@ void
 link_reset(QuorumLink *l)
 {
 	for (int i = l->heard_to; i < l->used; i++)
-		if (l->notes[i].fate == COPY_UNDOES && !copy_is_plain(&l->copies[i]))
-			link_taint(l, &l->copies[i]);
+		if (l->notes[i].fate == COPY_UNDOES)
+			link_hear_release(l, &l->copies[i]);
 	l->used = l->mine = l->nheard = l->heard_to = 0;
 	l->text_used = 0;
 }
@@ -166,7 +166,8 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	copy->outcome = STORE_PENDING;
 	memset(&copy->sent, 0, sizeof(StoreSent));
 	memset(&copy->answer, 0, sizeof(StoreAnswer));
-	l->notes[l->used].fate = COPY_PLAIN;
+	l->notes[l->used].fate = kind == STORE_RELEASE && lr_kind(from.lock_kind)->ownerless ?
+		COPY_UNDOES : COPY_PLAIN;
 	l->notes[l->used].heard = false;
 	l->notes[l->used].op = -1;
 	return l->used++;
@@ -243,7 +244,7 @@ link_has_news(const QuorumLink *l)
  * copy_is_plain --- was this release answered, and sent only once?
  *
  * If not it may still run, even behind the next create of the same owner: because it was
- * sent again when its script was not loaded, or over a connection that was lost since.
+ * sent over a connection that was lost since, and perhaps again over another one.
  */
 bool
 copy_is_plain(const StoreOp *copy)
@@ -257,7 +258,7 @@ copy_is_plain(const StoreOp *copy)
  * There is hardly ever more than one such token; if there is, all tokens count as
  * tainted.
  */
-void
+static void
 link_taint(QuorumLink *l, const StoreOp *release)
 {
 	int64		now = lr_now();
@@ -266,6 +267,31 @@ link_taint(QuorumLink *l, const StoreOp *release)
 		(l->all_tainted || memcmp(l->tainted_id, release->id, STORE_ID_LEN) != 0);
 	memcpy(l->tainted_id, release->id, STORE_ID_LEN);
 	l->tainted_until = now + TAINT_TIME;
+}
+
+/*
+ * link_hear_release --- a release with a token has been answered, or never will be
+ */
+void
+link_hear_release(QuorumLink *l, const StoreOp *release)
+{
+	if (!copy_is_plain(release) && (release->sent.at != 0 || release->sent.again))
+		link_taint(l, release);
+}
+
+/*
+ * link_hear_create --- a create with a token has been answered
+ *
+ * A release before it that has not been answered yet runs behind it: its script was not
+ * loaded, and it goes out again.
+ */
+void
+link_hear_create(QuorumLink *l, int which)
+{
+	for (int i = l->heard_to; i < which; i++)
+		if (l->notes[i].fate == COPY_UNDOES && l->copies[i].outcome == STORE_PENDING &&
+			memcmp(l->copies[i].id, l->copies[which].id, STORE_ID_LEN) == 0)
+			link_taint(l, &l->copies[i]);
 }
 
 bool

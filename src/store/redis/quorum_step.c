@@ -230,8 +230,6 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 		if (s->undo[row] < 0)
 			return false;
 		l->copies[s->undo[row]].args.quiet = quiet;
-		if (op->text != NULL)
-			link_watch(l, s->undo[row], COPY_UNDOES, 0, 0);
 		return true;
 	}
 	return false;
@@ -526,11 +524,10 @@ quorum_look_after(QuorumBatch *b, int row, int which)
 	CopyFate	fate = l->notes[which].fate;
 
 	l->notes[which].fate = COPY_PLAIN;
+	if (l->copies[which].kind == STORE_CREATE && l->copies[which].text != NULL)
+		link_hear_create(l, which);
 	if (fate == COPY_UNDOES)
-	{
-		if (!copy_is_plain(&l->copies[which]))
-			link_taint(l, &l->copies[which]);
-	}
+		link_hear_release(l, &l->copies[which]);
 	else if (fate == COPY_RENEWS)
 		quorum_repair(l, which, l->notes[which].other, l->notes[which].had_at);
 	else if (fate == COPY_REPAIRS)
