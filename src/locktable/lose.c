@@ -58,7 +58,9 @@ lt_copy_loss(const LrHold *h, LockLoss *loss)
  *
  * After an expiry the store may still have it (a renewal whose reply was not read may
  * have run, and the store's clock ends the lease a little later than ours), so the
- * watchdog releases it.  If nobody has the key, another reason may say more:
+ * watchdog releases it.  So it does with a placed lock: a replica that has become the
+ * master without having heard of the grant still has the place in the queue, which the
+ * release takes away.  If nobody has the key, another reason may say more:
  * lockredis.url has changed, the lease has ended anyway, or the lock was taken away by
  * force.
  */
@@ -82,7 +84,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	h->lost = reason;
 	h->lost_at = loss.at;
 	strlcpy(h->as.taken_by, loss.taken_by, LR_OWNER_MAX);
-	if (sure && reason != LOST_EXPIRED)
+	if (sure && reason != LOST_EXPIRED && !lr_kind(h->kind)->placed)
 		lt_forget_gone(h, where);
 	if (h->traces != 0)
 		lt_set_due_in_traces(hold, lr_now(), wakes);
