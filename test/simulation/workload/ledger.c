@@ -173,7 +173,7 @@ extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHol
 extern void __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								const LockLoss *loss);
 
-/* The answer by which a lock is about to be lost; NULL = none. */
+/* The answer by which a lock is about to be lost wrongly; NULL = none. */
 static const StoreOp *lost_by;
 
 extern void __wrap_lt_lose(LrIndex hold, const StoreOp *op);
@@ -182,12 +182,15 @@ extern void __real_lt_lose(LrIndex hold, const StoreOp *op);
 void
 __wrap_lt_lose(LrIndex hold, const StoreOp *op)
 {
-	lost_by = op;
+	lost_by = op->moves != lt_moves(&lt_holds[hold]) ? op : NULL;
 	__real_lt_lose(hold, op);
 	lost_by = NULL;
 }
 
-/* Under the partition lock.  What it was asked about is another store or master. */
+/*
+ * Under the partition lock.  What it was asked about is another store or master; it was
+ * already when lt_lose() began, as that of a slot changes under another lock.
+ */
 static void
 check_lost_by(const char *name, const ScopeHold *scope)
 {
