@@ -155,4 +155,33 @@ $writer->query_is("SELECT redis_write_unlock('c')", 't');
 poll_until('the crashed server', sub { eval { $near->value('SELECT 1') } }, 60);
 $near->wait_for_up;
 
+# A request takes long, and meanwhile the one that asks is woken once more: it is passed over.  The
+# others need not wait for what it has announced, though it runs.
+{
+	my ($first, $second) = map { $near->session(settings => { 'lockredis.wait_lease' => '1h' }) } 1 .. 2;
+
+	$near->set('lockredis.command_timeout' => '5min');
+	$redis->cmd('HSET', 'slow', 'mode', 'write', 'elsewhere:1:write', 1);
+	$redis->after_second_look('slow', sub { $first->start("SELECT redis_write_lock('slow')") },
+		channel => 'redisson_rwlock:{slow}');
+	poll_until('announced', sub { writers('slow') == 1 });
+	$second->start("SELECT redis_write_lock('slow')");
+	$near->wait_for_waiters('slow', 2);
+	my $id = $proxy->rule(match => 'slow', action => 'hold', times => 1);
+	$redis->cmd('PUBLISH', 'redisson_rwlock:{slow}', '1');
+	$proxy->wait_for_rule($id);
+	$redis->cmd('PUBLISH', 'redisson_rwlock:{slow}', '1');
+	poll_until('the second asks instead', sub { writers('slow') == 2 });
+	$proxy->let_go;
+	poll_until('the first gives up what it has announced', sub { writers('slow') == 1 });
+	$redis->cmd('DEL', 'slow');
+	$redis->cmd('PUBLISH', 'redisson_rwlock:{slow}', '1');
+	foreach my $session ($second, $first)
+	{
+		is($session->wait($soon)->error, undef, 'the second has the lock, and then the first');
+		$session->query_is("SELECT redis_write_unlock('slow')", 't');
+		$session->quit;
+	}
+}
+
 end_test([ $near, $far ], $redis);

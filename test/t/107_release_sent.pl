@@ -257,6 +257,17 @@ close $ear;
 	all_is_free();
 }
 
+# Likewise if the answer is an error, as Redis has lost the script.
+{
+	warm_up($one);
+	run($one, "BEGIN; SELECT redis_xact_lock('lost')");
+	$redis->cmd('SCRIPT', 'FLUSH');
+	run($one, 'COMMIT');
+	$one->query_is("SELECT redis_try_lock('lost'), redis_unlock('lost')", 't|t',
+		'scripts are flushed: likewise');
+	all_is_free();
+}
+
 # ----------
 # Where it is not for
 # ----------

@@ -177,6 +177,22 @@ subtest 'the margin' => sub {
 	$proxy->mode('pass');
 	$far->wait_for_up;
 
+		# Of many it is not chance which one is told.  That of the session ends first,
+		# however long it takes to have the others.
+		my $s = $s{redis_xact_lock};
+		$s->query('ROLLBACK');
+		run($s,
+			"BEGIN; SELECT redis_lock('session', '$lease s'); INSERT INTO t VALUES (1);
+			 SELECT redis_xact_lock('xact ' || i, '$lease s') FROM generate_series(1, 12) i");
+		$s->start(
+			qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = 'xact 12';
+			   COMMIT});
+		$proxy->mode('refuse');
+		$proxy->reset_all;
+		$s->wait->fails('55000', qr/"session" (?:is about to end|was lost).*$unlock/s,
+			'of the transaction and of the session');
+		$proxy->mode('pass');
+		$far->wait_for_up;
 	$_->quit foreach values %s;
 };
 

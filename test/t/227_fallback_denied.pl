@@ -87,6 +87,35 @@ $one->query_is(q{SELECT redis_unlock('other:2'), redis_unlock('app:2')},
 	't|t', 'and given back');
 $redis->cmd('ACL', 'SETUSER', 'bob', '~*');
 
+# On the way back, Redis is full: only the create is refused, and what should set
+# the lease finds nothing.
+sub times_full
+{
+	my $line = $redis->info('commandstats')->{cmdstat_hset} // '';
+
+	return $line =~ /rejected_calls=(\d+)/ ? $1 : 0;
+}
+
+$one->value(q{SELECT redis_lock('full:1')});
+$node->cut_off($proxy);
+poll_until('full:1 to be carried over',
+	sub { owner_in($table->hash('full:1')) ne '' });
+$redis->cmd('DEL', 'full:1');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 1);
+$redis->cmd('CONFIG', 'RESETSTAT');
+$node->log_since_here;
+$began = now();
+$node->reconnect($proxy);
+poll_until('the third try', sub { times_full() >= 3 });
+cmp_ok(now() - $began, '>', 4.9, 'it is asked for at growing intervals');
+like($node->log_text,
+	qr/refuses to take over the lock "full:1"\n.*DETAIL:  .*OOM/,
+	'the log says that Redis is full');
+$one->query_is(q{SELECT redis_is_held('full:1')}, 't', 'it is held in the table');
+$redis->cmd('CONFIG', 'SET', 'maxmemory', 0);
+poll_until('it to be carried back', sub { owner_in($table->hash('full:1')) eq '' });
+$one->query_is(q{SELECT redis_unlock('full:1')}, 't', 'and given back');
+
 # The watchdog alone is refused; the session keeps its connection.
 my $switches = $node->lock_stat('switches');
 my $taken = 0;
