@@ -4,7 +4,7 @@
 # DISCARD ALL and by the end of the session however it comes, many keys in one
 # pipelined batch, in bounded time; what is not answered is left to the
 # watchdog, which at a shutdown of the server serves until nothing is left or
-# command_timeout has passed.  Crashes are in 331_restart and 040_watchdog.
+# command_timeout has passed.  Crashes are in 391_primary_failover and 040_watchdog.
 # (That a waiter goes on at once is the simulator's: its mutant no_nudge.)
 # Proves G4.
 

@@ -2,7 +2,7 @@
 
 # lockredis as a part of the server: loaded or not, on a hot standby and after its
 # promotion, beside parallel workers, in single-user mode and pg_upgrade's servers.
-# (040_watchdog and 331_restart have crashes.)
+# (040_watchdog and 391_primary_failover have crashes.)
 # Proves G4, G8, G34.
 
 use IPC::Run;
