@@ -15,7 +15,7 @@ LockRedis::TlsRelay - drives test/fault/tls_relay
   $relay->mode('stop', 1000);                   # pass, trickle, stop, flip, close, reset
   $relay->hold; $relay->release;    # on all that there are
   $relay->hold_requests; $relay->release_requests;
-  $relay->flip_next;                            # on the newest
+  $relay->flip_next; $relay->end_behind_next;   # on the newest
   my @new = $ends->connections; $ends->forget;  # since then: hashes
   $ends->refuse_next;                           # one handshake
 
@@ -54,6 +54,8 @@ sub release_requests ($self) { return $self->_do('release_requests'); }
 sub refuse_next ($self) { return $self->_do('refuse_next'); }
 
 sub hold ($self) { return $self->_do('hold'); }
+
+sub end_behind_next ($self) { return $self->_do('end_behind_next'); }
 
 sub flip_next ($self) { return $self->_do('flip_next'); }
 
