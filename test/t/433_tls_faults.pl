@@ -43,16 +43,6 @@ my $try = "SELECT redis_try_lock('k'), redis_unlock('k')";
 $node->wait_for_up;
 $holder->query_is("SELECT redis_lock('held')", '');
 
-sub in_handshake ($s)
-{
-	poll_until(
-		'the session to be in the handshake',
-		sub {
-			return !$s->is_running || grep { $_->{in} } $relay->connections;
-		});
-	return;
-}
-
 foreach my $at (0, 3, 500)
 {
 	$relay->mode('stop', $at);
@@ -65,7 +55,7 @@ foreach my $at (0, 3, 500)
 
 		$relay->forget;
 		$s->start($try);
-		in_handshake($s);
+		poll_until('the handshake', sub { !$s->is_running || grep { $_->{in} } $relay->connections });
 		ok($s->is_running, "after $at bytes: it waits");
 		$stop->($s);
 		$s->wait(10)->fails($sqlstate, $message, "after $at bytes: $sqlstate");

@@ -15,22 +15,20 @@ use PostgreSQL::Test::Utils;
 
 my $text = slurp_file(dirname($0) . '/../../docs/acl.md');
 my @rules = grep { $_->[2] eq 'lockredis' } map { [split] } $text =~ /^(ACL SETUSER .*)$/mg;
-my $base = $rules[0];
 
 # ----------
 # One Redis, with replicas
 # ----------
 
-my @user = ('ACL', 'SETUSER', 'lockredis');
 my @rights = uniq sort grep { /^[+~&]/ && $_ ne '+select' }
   map { @$_[ 3 .. $#$_ ] } grep { "@$_" !~ /~\* / } @rules;
-my ($password) = map { /^>(.*)/ } @$base;
+my ($password) = map { /^>(.*)/ } @{ $rules[0] };
 
 start_servers('lockredis.lease' => '10min', 'lockredis.replica_timeout' => '9s',
 	'lockredis.command_timeout' => '10s');
 sub grant (@has)
 {
-	$redis->cmd(@user, 'on', ">$password", 'resetkeys', 'resetchannels', '-@all', @has);
+	$redis->cmd(qw(ACL SETUSER lockredis on resetkeys resetchannels -@all), ">$password", @has);
 	return;
 }
 
