@@ -452,7 +452,7 @@ typedef enum ReleaseStart
 {
 	RELEASE_IN_STORE,			/* RELEASING: ask the store to release it */
 	RELEASE_HANDED_OVER,		/* passed on to a session of this server */
-	RELEASE_LOST				/* there is nothing to release */
+	RELEASE_LOST				/* the watchdog releases what may be left */
 } ReleaseStart;
 
 /* The session no longer needs a hold; *view is what it was. */

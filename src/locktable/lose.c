@@ -110,8 +110,8 @@ lt_lose_set_aside(LrIndex hold, WakeList *wakes)
 }
 
 /*
- * lt_lost_is_there --- the store has the lock of a hold that is LOST, and has made its lease
- * longer
+ * lt_lost_is_there --- the store had the lock of a hold that is LOST, and has made its lease
+ * longer: it may be there
  *
  * Nothing of it may have been left there when the store was asked last.  But another node,
  * which still has the key, can become the master:

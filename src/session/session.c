@@ -207,7 +207,9 @@ session_lengthen(const HeldEntry *entry, HoldView *view, int64 ttl_ms, int64 lea
  *
  * The store keeps no count, so it is asked only for a longer lease, a longer time for
  * which the key stays locked, or more replicas.  A request without an answer leaves
- * nothing to release: it acts only on our owner, and only lengthens the lease.
+ * nothing to release: it acts only on our owner, and only lengthens the lease.  (But if
+ * the lock is lost meanwhile, and a new master brings its key back, that stays until the
+ * lease ends.)
  */
 static void
 session_reenter(const LrName *name, HeldEntry *entry, const AcquireRequest *request)
