@@ -282,16 +282,18 @@ __wrap_lt_take_due(LrIndex hold, StoreId store)
 /*
  * asked_until --- until when a store may have it by what was asked for, or is known
  *
- * What is to stay locked for a time is asked for that from when it is sent, and a request
- * has its time; so has one that was sent before a hold has come to its end.
+ * What is to last until its deadline, or to stay locked for a time, is asked for that from
+ * when it is sent, and a request has its time; so has one that was sent before a hold has come to its end.
  */
 static int64
 asked_until(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	int64		until = Max(server_clock() + h->expiry.asked_ms * SIM_MS,
-							(int64) lt_leases[hold].deadline.value);
+	int64		deadline = lt_leases[hold].deadline.value;
+	int64		until = Max(server_clock() + h->expiry.asked_ms * SIM_MS, deadline);
 
+	if (deadline > server_clock() && deadline != LR_NEVER)
+		until = Max(until, deadline + lr_call_budget());
 	if (h->keep_until == 0 && h->expiry.ends_at == 0)
 		return until;
 	return Max(until, Max(h->keep_until, h->expiry.ends_at) + lr_call_budget());
