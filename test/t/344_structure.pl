@@ -24,10 +24,7 @@ like($said, qr/^upwards: session\/\S+ -> stats: /m, 'and says which');
 # Min() and Max() evaluate twice what they return.  A job's lock was asked for with a
 # lease of less than nothing, because time went by in between.
 my $reads = qr/\b(?:lr_now|lt_deadline|lt_lease_end|lt_next_due|read_time|silence_last_answer|silence_last_service)\(/;
-sub reads_twice
-{
-	return grep { /\b(?:Min|Max)\([^;]*$reads/ } split /;/, $_[0];
-}
+sub reads_twice { return grep { /\b(?:Min|Max)\([^;]*$reads/ } split /;/, $_[0]; }
 for my $file (sort glob("$top/src/*.[ch] $top/src/*/*.[ch] $top/src/*/*/*.[ch]"))
 {
 	my @twice = reads_twice(PostgreSQL::Test::Utils::slurp_file($file));

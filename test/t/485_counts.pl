@@ -26,17 +26,11 @@ sub has_end ($key)
 	return $redis->cmd('PTTL', $key) > 0;
 }
 
-sub rows
-{
-	return $node->value(q{SELECT count(*) FROM redis_locks});
-}
+sub rows { return $node->value(q{SELECT count(*) FROM redis_locks}); }
 
 # A commit waits a moment for its answers, and leaves to the watchdog what it has not got by
 # then: the row stays until that is counted.
-sub all_counted
-{
-	return poll_until('all to be counted', sub { rows() == 0 });
-}
+sub all_counted { return poll_until('all to be counted', sub { rows() == 0 }); }
 
 #
 # A semaphore

@@ -25,10 +25,7 @@ sub rows
 		  FROM redis_lock_status});
 }
 
-sub wait_for_rows ($pattern, $name)
-{
-	return poll_until($name, sub { rows() =~ $pattern });
-}
+sub wait_for_rows ($pattern, $name) { return poll_until($name, sub { rows() =~ $pattern }); }
 
 sub error_of ($n)
 {

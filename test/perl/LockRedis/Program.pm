@@ -103,10 +103,7 @@ sub has_ended ($pid)
 	return 1;
 }
 
-sub await_end ($pid)
-{
-	return poll_until("process $pid to end", sub { has_ended($pid) });
-}
+sub await_end ($pid) { return poll_until("process $pid to end", sub { has_ended($pid) }); }
 
 # Under CI that is a failure.
 sub need_built ($build, $what)

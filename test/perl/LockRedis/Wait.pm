@@ -59,10 +59,7 @@ $SIG{CHLD} = 'DEFAULT';
 my $scale = $ENV{LOCKREDIS_TEST_SLOW} || 1;
 my $idle = sub { select(undef, undef, undef, $_[0]) };
 
-sub now ()
-{
-	return clock_gettime(CLOCK_MONOTONIC);
-}
+sub now () { return clock_gettime(CLOCK_MONOTONIC); }
 
 sub limit
 {
