@@ -36,7 +36,8 @@
  * A session that asks for a fenced lock while others wait behind it also takes tokens for
  * those to which the lock may be handed after it: the reserve of the hold.  So does one that
  * was handed a lock without a reserve.  It ends with the hold, with a move to another store
- * or master, and with any other token that the hold gets.
+ * or master, and with any other token that the hold gets; that of a create also when the
+ * store has given the key to another session here since it was asked.
  *
  * All of this is done under the partition lock of the key.
  *
@@ -340,7 +341,7 @@ handover_tokens(int handoffs)
  * store has given the lock to another session here meanwhile, whose token is higher:
  *
  *	 A asks: 5, in reserve 6-37; it is stopped
- *			the lease ends		B, behind A, asks: 38; it gives the lock back
+ *			its key is deleted	B, behind A, asks: 38; it gives the lock back
  *	 A reads its answer, and hands the lock, which it has lost, to C: not 6
  */
 void

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Who asks for a fenced lock while others wait behind it, or is handed one, takes tokens for those it
-# can be handed to next, so they ask nobody.  What they get rises, is given once, and is below all that anybody gets who takes the lock
-# from Redis; where the fence table has a higher token, or Redis is emptied, the reserve has ended.
-# (Who takes it away, stops, or holds it without a token in between is the simulator's: its mutants
-# reserve_twice, reserve_kept, reserve_moved, reserve_of_grant, lua_reserve_untaken,
-# lua_create_reserve.)
+# A session that asks for a fenced lock while others wait behind it, or that is handed one, takes
+# tokens for those to which it can be handed next, so these ask nobody.  The tokens rise, each is
+# given once, and all are below what anybody gets who takes the lock from Redis afterwards.  If the
+# fence table has a higher token, or Redis is emptied, the reserve has ended.
+# (What becomes of it if somebody takes the lock away, stops, or holds it without a token in between
+# is the simulator's: its mutants reserve_twice, reserve_kept, reserve_moved, reserve_of_grant,
+# lua_reserve_untaken.)
 #
 # one has the lock, the others come behind it; "somebody" is another client.
 #

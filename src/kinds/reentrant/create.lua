@@ -33,7 +33,7 @@ if ttl == -2 then
   local token
   local counter = KEYS[2]
   if counter then
-    local more = ARGV[4]
+    local floor, more = nil, ARGV[4]
     -- needs: token
   end
   redis.call('HSET', lock, owner, '1')

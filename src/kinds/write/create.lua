@@ -37,7 +37,7 @@ if ttl == -2 and not first then
   local token = 0
   local counter = KEYS[3]
   if counter then
-    local more = ARGV[6]
+    local floor, more = nil, ARGV[6]
     -- needs: token
   end
   local field = ARGV[2] .. ':write'
