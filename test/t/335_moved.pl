@@ -126,28 +126,28 @@ $one->query_is("SELECT redis_unlock('same'), redis_unlock('same given')", 't|t',
 # A count that was sent to the old place, and not answered.
 #
 
-go_to($proxy->url);
-$one->query("SELECT redis_latch_init('sum', 5); BEGIN; SELECT redis_latch_xact_count_down('sum')");
-$old->freeze;
-$node->log_since_here;
-$one->query_is('COMMIT', '', 'count: committed');
-go_to($new->url);
+sub count_in_vain ($latch)
+{
+	go_to($proxy->url);
+	$one->query("SELECT redis_latch_init('$latch', 5); BEGIN; SELECT redis_latch_xact_count_down('$latch')");
+	$old->freeze;
+	$node->log_since_here;
+	$one->query_is('COMMIT', '', "$latch: committed");
+	return go_to($new->url);
+}
+
+count_in_vain('sum');
 $proxy->reset_all;
 poll_until('the count to be given up', sub { $node->count_locks == 0 });
-poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "sum"/) });
+poll_until('that to be logged', sub { $node->logged(qr/gave up counting 1 for the latch "sum"/) });
 ok($node->logged(qr/DETAIL:  It may have been counted where "lockredis.url" pointed/), 'and why');
 $old->thaw;
 
 # The watchdog ends while the old place has yet to answer.
-go_to($proxy->url);
-$one->query("SELECT redis_latch_init('end', 5); BEGIN; SELECT redis_latch_xact_count_down('end')");
-$old->freeze;
-$node->log_since_here;
-$one->query_is('COMMIT', '', 'end: committed');
-go_to($new->url);
+count_in_vain('end');
 poll_until('the count to be left to the old place', sub { $node->count_locks == 0 });
 $node->replace_watchdog;
-poll_until('that to be told', sub { $node->logged(qr/gave up counting 1 for the latch "end"/) });
+poll_until('that to be logged', sub { $node->logged(qr/gave up counting 1 for the latch "end"/) });
 $old->thaw;
 
 #

@@ -143,7 +143,7 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 	run($three, "SELECT redis_unlock('queue')");
 	is($four->wait->error, undef, 'and then who asks for none');
 
-	# On a slow machine it may be asking itself just then, and hears of that.
+	# On a slow machine it may be asking for itself just then, and reports its own failure.
 	foreach (1 .. 3)
 	{
 		last if $second->error && $second->detail =~ /first in the queue/;

@@ -159,7 +159,7 @@ $session->query_is("SELECT redis_token_unlock('both', 'one more')", 't', 'given 
 # ---- a release that runs behind the next create
 
 # The release goes out again since its script is not loaded any more; that of the create is.
-# (Now and then the watchdog has loaded it again meanwhile, and the lock is had.)
+# (Now and then the watchdog has loaded it again meanwhile, and the lock is taken.)
 my $late = with_all($node->session);
 my $loads = $node->session;    # gives nothing back yet
 
