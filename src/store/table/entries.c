@@ -22,8 +22,6 @@
 #include "kinds/kind.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -36,139 +34,44 @@
 /* Digits of the largest owner number. */
 #define OWNER_DIGITS		20
 
-/* The initial size of the hash table, which grows as needed. */
-#define EXPECTED_ROWS		1024
-
-/* Set in the number of a row that readers share: no owner has this bit. */
-#define SHARED_NUMBER		(UINT64CONST(1) << 63)
-
-/* ----------
- * Lifetimes
- * ----------
- */
-
-/* Until when a row of this instance counts. */
-typedef struct Lifetime
-{
-	uint64		number;			/* its owner or, if it is shared, a hash of the key */
-	int64		until;			/* lr_now() time */
-	bool		read;			/* the row was there since the last sweep */
-} Lifetime;
-
-static HTAB *lifetimes = NULL;
 static pg_uuid_t instance;
 
 void
-lifetime_start(void)
+entries_start(void)
 {
-	HASHCTL		ctl;
-
-	ctl.keysize = sizeof(uint64);
-	ctl.entrysize = sizeof(Lifetime);
-	ctl.hcxt = TopMemoryContext;
-	lifetimes = hash_create("lockredis rows", EXPECTED_ROWS, &ctl,
-							HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	instance = *DatumGetUUIDP(DirectFunctionCall1(uuid_in,
 												  CStringGetDatum(lr_instance_uuid())));
 }
 
-/*
- * lifetime_remember --- see table_int.h
- *
- * No operation shortens a lease, so the end is never moved to an earlier time.
+/* ----------
+ * Until when an entry counts
+ * ----------
  */
-void
-lifetime_remember(uint64 number, int64 lease_ms)
-{
-	bool		found;
-	Lifetime   *entry = hash_search(lifetimes, &number, HASH_ENTER, &found);
-	int64		until = lr_now() + lease_ms * LR_US_PER_MS;
-
-	entry->until = found ? Max(entry->until, until) : until;
-	entry->read = true;
-}
-
-void
-lifetime_forget(uint64 number)
-{
-	hash_search(lifetimes, &number, HASH_REMOVE, NULL);
-}
 
 /*
- * lifetime_shared_number --- see table_int.h
- *
- * If two keys have the same hash, the row of one may count for as long as the other's.
+ * clock_of --- the time by which the end of the entry is judged
  */
-uint64
-lifetime_shared_number(const char *name, int len)
+static TimestampTz
+clock_of(const Entry *e)
 {
-	return hash_bytes_extended((const unsigned char *) name, len, 0) | SHARED_NUMBER;
+	return e->of == OF_US ? requests_clock() : GetCurrentTimestamp();
 }
 
-/*
- * lifetime_forget_ended --- forget those that have ended, and whose rows are not there any more
- *
- * A row that the sweep could not delete, or whose deletion was not committed, would count for
- * another lease.
- */
-static void
-lifetime_forget_ended(void)
+TimestampTz
+entry_time_after(const Entry *e, int64 ms)
 {
-	HASH_SEQ_STATUS seq;
-	Lifetime   *entry;
-	int64		now = lr_now();
-
-	hash_seq_init(&seq, lifetimes);
-	while ((entry = hash_seq_search(&seq)) != NULL)
-	{
-		if (entry->until <= now && !entry->read)
-			lifetime_forget(entry->number);
-		else
-			entry->read = false;
-	}
-}
-
-/*
- * own_left_ms --- for how many more milliseconds a row of this instance counts
- */
-static int64
-own_left_ms(uint64 number, int64 lease_ms)
-{
-	Lifetime   *entry;
-	int64		left;
-
-	if (number == 0)
-		return 0;
-	entry = hash_search(lifetimes, &number, HASH_FIND, NULL);
-	if (entry == NULL)
-	{
-		lifetime_remember(number, lease_ms);
-		return lease_ms;
-	}
-	entry->read = true;
-	left = entry->until - lr_now();
-	return left <= 0 ? 0 : lr_ms_up(left);
-}
-
-/*
- * wall_left_ms --- for how many more milliseconds a row without an instance counts
- */
-static int64
-wall_left_ms(TimestampTz until, int64 lease_ms)
-{
-	TimestampTz now = GetCurrentTimestamp();
-
-	if (until <= now)
-		return 0;
-	return TIMESTAMP_IS_NOEND(until) ? lease_ms : Min(lr_ms_up(until - now), lease_ms);
+	return TimestampTzPlusMilliseconds(clock_of(e), ms);
 }
 
 int64
-lifetime_left_ms(const Entry *e)
+entry_left_ms(const Entry *e)
 {
-	if (e->of == OF_NOBODY)
-		return wall_left_ms(e->until, e->lease_ms);
-	return e->of == OF_US ? own_left_ms(e->remembered, e->lease_ms) : 0;
+	TimestampTz now = clock_of(e);
+
+	if (e->of == OF_OTHERS || e->until <= now)
+		return 0;
+	return TIMESTAMP_IS_NOEND(e->until) ? e->lease_ms :
+		Min(lr_ms_up(e->until - now), e->lease_ms);
 }
 
 /* ----------
@@ -351,25 +254,6 @@ take_column(Entry *e, TableId in, Field field, Datum value)
 }
 
 /*
- * number_of --- the number by which its lifetime is remembered; 0: none
- *
- * A reader's share has none: it counts for as long as the row of the key.
- */
-static uint64
-number_of(const Entry *e, TableId in, TupleTableSlot *row)
-{
-	bool		isnull;
-	text	   *key;
-
-	if (e->of != OF_US || (in == IN_SHARES && e->kind == KIND_READ))
-		return 0;
-	if (!entry_is_shared(e))
-		return lr_owner_number(e->owner);
-	key = DatumGetTextPP(slot_getattr(row, 1, &isnull));
-	return lifetime_shared_number(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
-}
-
-/*
  * entry_read --- make an entry of the row in the slot; false: lockredis did not write it
  *
  * A row without a lease counts until its end, and for ever if it has none.
@@ -394,8 +278,7 @@ entry_read(LockTables *tables, TableId in)
 	}
 	if ((in == IN_ROWS || in == IN_SHARES) && !has_good_owner(e, in))
 		return false;
-	e->remembered = number_of(e, in, row);
-	e->left_ms = lifetime_left_ms(e);
+	e->left_ms = entry_left_ms(e);
 	return true;
 }
 
@@ -427,12 +310,6 @@ discard(KeyedTable *table)
  * Columns
  * ----------
  */
-
-TimestampTz
-entry_time_after(int64 ms)
-{
-	return TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
-}
 
 static Datum
 key_of(const StoreOp *op)
@@ -526,29 +403,29 @@ entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep)
 	e->holds = 1;
 	e->number = 0;
 	e->lease_ms = lease_ms;
-	e->until = entry_time_after(lease_ms);
+	e->until = entry_time_after(e, lease_ms);
 }
 
-/*
- * entry_lengthen --- see table_int.h
- *
- * The row stores the lease that expires_at was computed from.  A restarted worker lets the row
- * count for that long, from when it first sees it.
- */
 bool
 entry_lengthen(Entry *e, int64 lease_ms)
 {
-	TimestampTz until = entry_time_after(lease_ms);
+	TimestampTz until = entry_time_after(e, lease_ms);
 
-	if (lease_ms == 0)
-		return false;
-	if (e->remembered != 0)
-		lifetime_remember(e->remembered, lease_ms);
-	if (until <= e->until)
+	if (lease_ms == 0 || until <= e->until)
 		return false;
 	e->lease_ms = lease_ms;
 	e->until = until;
 	return true;
+}
+
+/*
+ * entry_outlives --- make it an entry that outlives the server, until the same time
+ */
+void
+entry_outlives(Entry *e)
+{
+	e->of = OF_NOBODY;
+	e->until = entry_time_after(e, e->left_ms);
 }
 
 /*
@@ -712,18 +589,18 @@ row_is_of(const Entry *row, uint64 owner)
  */
 
 /*
- * end_with_lease --- shorten a row that would count by the wall clock for longer than its lease
+ * end_with_lease --- shorten a row that would count for longer than its lease
  *
- * Somebody else has written such a row, or the clock was set back.
+ * Somebody else has written such a row, or the wall clock was set back.
  */
 static void
 end_with_lease(KeyedTable *table, TableId in, const Entry *e)
 {
 	int			column = 1;
 	bool		null = false;
-	Datum		until = TimestampTzGetDatum(entry_time_after(e->lease_ms));
+	Datum		until = TimestampTzGetDatum(entry_time_after(e, e->lease_ms));
 
-	if (e->of != OF_NOBODY || e->until <= DatumGetTimestampTz(until))
+	if (e->until <= DatumGetTimestampTz(until))
 		return;
 	while (table_fields[in].column[column - 1] != FIELD_UNTIL)
 		column++;
@@ -734,8 +611,8 @@ end_with_lease(KeyedTable *table, TableId in, const Entry *e)
  * sweep_table --- delete the rows that lockredis did not write, and those that no longer count
  *
  * The scan uses a snapshot: the next sweep sees a row whose insert has not been committed, and
- * a row that was changed since the snapshot is not deleted.  A reader's share has no lifetime
- * of its own: the sweep deletes it only if its instance has ended.
+ * a row that was changed since the snapshot is not deleted.  A reader's share counts
+ * as long as the row: the sweep deletes it only if its instance has ended.
  */
 static void
 sweep_table(LockTables *tables, TableId in)
@@ -752,34 +629,19 @@ sweep_table(LockTables *tables, TableId in)
 			(void) discard(table);
 			continue;
 		}
-		if (in != IN_VALUES)
-			end_with_lease(table, in, e);
 		if (in == IN_SHARES && e->kind == KIND_READ ? e->of == OF_OTHERS : e->left_ms == 0)
 			(void) keyed_delete(table);
+		else if (in != IN_VALUES)
+			end_with_lease(table, in, e);
 	}
 	table_endscan(scan);
 }
 
-/*
- * entries_sweep --- see table_int.h
- *
- * If a table is there, but cannot be used now, its rows are still to be known, so nothing is
- * forgotten here meanwhile.  That is not much: a release forgets its own row, also that of a
- * lease that has ended.
- */
 void
 entries_sweep(LockTables *tables)
 {
-	bool		all = true;
-
 	sweep_table(tables, IN_ROWS);
 	for (TableId in = IN_SHARES; in < IN_COUNT; in++)
-	{
 		if (tables_have(tables, in))
 			sweep_table(tables, in);
-		else
-			all = all && tables->trouble.fault == TABLE_OLD_EXTENSION;
-	}
-	if (all)
-		lifetime_forget_ended();
 }

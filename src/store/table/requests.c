@@ -40,6 +40,7 @@ typedef struct Requests
 								 * has been woken or must not go to sleep */
 	pg_atomic_uint32 epoch;
 	pg_atomic_uint32 connecting;	/* 1: the worker is connecting to its database */
+	TimestampTz clock_began;	/* the wall clock, less lr_now(), at the start */
 	TableTickets tickets;
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
 } Requests;
@@ -138,6 +139,7 @@ requests_shmem_init(void)
 	pg_atomic_init_u32(&requests->wanted, 0);
 	pg_atomic_init_u32(&requests->epoch, 0);
 	pg_atomic_init_u32(&requests->connecting, 0);
+	requests->clock_began = GetCurrentTimestamp() - lr_now();
 	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
@@ -399,4 +401,10 @@ TableTickets *
 requests_tickets(void)
 {
 	return &requests->tickets;
+}
+
+TimestampTz
+requests_clock(void)
+{
+	return requests->clock_began + lr_now();
 }

@@ -121,7 +121,7 @@ value_write(LockTables *tables, StoreOp *op, int64 number)
 	Entry	   *value = &tables->entry[IN_VALUES];
 
 	if (value->left_ms == 0)
-		value->until = op->lease_ms > 0 ? entry_time_after(op->lease_ms) : DT_NOEND;
+		value->until = op->lease_ms > 0 ? entry_time_after(value, op->lease_ms) : DT_NOEND;
 	value->number = number;
 	return entry_put(tables, IN_VALUES, op);
 }
@@ -383,8 +383,6 @@ insert_permit(LockTables *tables, StoreOp *op)
 	else
 		(void) lr_owner_text(op->owner, owner);
 	share_insert(tables, op, KIND_PERMIT, owner, by_id);
-	if (!by_id)
-		lifetime_remember(op->owner, op->lease_ms);
 }
 
 /*
@@ -462,8 +460,6 @@ permit_release(LockTables *tables, StoreOp *op)
 {
 	if (find_counting(tables, op) != NULL)
 		(void) entry_delete(tables, IN_SHARES, op);
-	if (op->owner != 0 && (op->outcome == STORE_OK || op->outcome == STORE_GONE))
-		lifetime_forget(op->owner);
 }
 
 /*

@@ -165,6 +165,12 @@ extern bool requests_have_worker(void);
 /* A number that changes when a worker starts, and when it finds the tables (again). */
 extern uint32 requests_epoch(void);
 
+/*
+ * The wall clock, if it had not been set since this server started: it never jumps, and all
+ * table workers of this instance have the same.
+ */
+extern TimestampTz requests_clock(void);
+
 /* ---- for the worker ---- */
 
 /* The most operations that all requests together can have. */
@@ -335,7 +341,6 @@ typedef struct Entry
 								 * was set */
 	int64		lease_ms;
 	TimestampTz until;
-	uint64		remembered;		/* the number of its lifetime; 0: none */
 	int64		left_ms;		/* for how long it still counts; 0: it does not, or
 								 * is not there */
 } Entry;
@@ -423,6 +428,9 @@ extern void entry_renew(Entry *e, const char *owner, int64 lease_ms, bool keep);
 /* Start the lease anew, but never shorten it.  True: the entry has changed, and must be put. */
 extern bool entry_lengthen(Entry *e, int64 lease_ms);
 
+/* From now on the entry outlives this server. */
+extern void entry_outlives(Entry *e);
+
 /*
  * Write the entry that was found last, as it is now, or delete it; the outcome is set.  False:
  * another transaction is changing it.  If the operation has written something before, that is
@@ -446,9 +454,6 @@ extern bool row_is_token(const Entry *row);
 extern void row_tell_owner(const Entry *row, char *out);
 extern void row_is_taken(const Entry *row, StoreOp *op);
 
-/* A time on the wall clock: of entries that outlive the server, and for display. */
-extern TimestampTz entry_time_after(int64 ms);
-
 /* Is it the row that the readers of this server share? */
 static inline bool
 entry_is_shared(const Entry *e)
@@ -459,33 +464,24 @@ entry_is_shared(const Entry *e)
 /*
  * Until when an entry counts depends on its instance:
  *
- * - this one: a session of this server took the lock.  The row counts on lr_now()'s clock,
- * 	 which never jumps, for one lease from when it was last written.  The table worker
- * 	 remembers that time.  If it does not, as after a restart, the row counts for one lease
- * 	 from when the worker first sees it.
+ * - this one: a session of this server took the lock.  The row counts until expires_at on
+ * 	 requests_clock(), which never jumps.
  * - null: the entry outlives the server: a key that stays locked (hold_at_least), a token
- * 	 lock, a permit taken by id.  It counts until expires_at, on the wall clock, and no longer
- * 	 than its lease.
+ * 	 lock, a permit taken by id.  It counts until expires_at, on the wall clock.
  * - another one: that instance has ended, and its locks with it.  The row does not count.
  *
- * The next owner may overwrite a row that no longer counts, and the sweep deletes it.
+ * It never counts for longer than its lease.  The next owner may overwrite a row that no longer
+ * counts, and the sweep deletes it.
  */
 
-/* Called once, when the worker starts. */
-extern void lifetime_start(void);
-
-/* The row with this number was written now, and counts for one lease.  Or forget it. */
-extern void lifetime_remember(uint64 number, int64 lease_ms);
-extern void lifetime_forget(uint64 number);
-
-/*
- * The number of the row that the readers of a key share.  It counts for as long as the lease
- * of any of them.
- */
-extern uint64 lifetime_shared_number(const char *name, int len);
+/* The time so many milliseconds from now, on the clock of the entry. */
+extern TimestampTz entry_time_after(const Entry *e, int64 ms);
 
 /* For how many more milliseconds an entry counts; 0: it no longer does. */
-extern int64 lifetime_left_ms(const Entry *e);
+extern int64 entry_left_ms(const Entry *e);
+
+/* Called once, when the worker starts. */
+extern void entries_start(void);
 
 /* ----------
  * table_counts.c: Numbers that are set from SQL: semaphores, latches, and how many permits

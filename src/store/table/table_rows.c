@@ -122,12 +122,6 @@ shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 		out[0] = '\0';
 }
 
-static uint64
-shared_number(const StoreOp *op)
-{
-	return lifetime_shared_number(op->name, op->name_len);
-}
-
 /*
  * make_shared --- make the key's row that of so many readers
  *
@@ -140,10 +134,7 @@ make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
 
 	entry_renew(row, SHARED_OWNER, lease_ms, false);
 	row->holds = readers;
-	if (!entry_put(tables, IN_ROWS, op))
-		return false;
-	lifetime_forget(shared_number(op));
-	return true;
+	return entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -180,8 +171,6 @@ shares_keep(LockTables *tables, StoreOp *op)
 	shares_begin(tables, op);
 	for (; (share = shares_next(tables, KIND_READ)) != NULL; readers++)
 		lease_ms = Max(lease_ms, share->lease_ms);
-
-	/* It counts for the longest lease from when it is read next, as after a restart. */
 	if (readers > 0)
 		(void) make_shared(tables, op, readers, lease_ms);
 	return readers > 0;
@@ -215,7 +204,6 @@ read_create(LockTables *tables, StoreOp *op)
 		if (!make_shared(tables, op, 1, op->lease_ms))
 			return;
 		shares_drop(tables, op, KIND_READ);
-		lifetime_remember(shared_number(op), op->lease_ms);
 	}
 	(void) lr_owner_text(op->owner, owner);
 	share_insert(tables, op, KIND_READ, owner, false);
@@ -273,15 +261,9 @@ read_release(LockTables *tables, StoreOp *op)
 
 	if (row == NULL)
 		return;
-	if (entry_is_shared(row) && row->holds == 1)
-	{
-		if (!entry_delete(tables, IN_ROWS, op))
-			return;
-		lifetime_forget(shared_number(op));
-	}
-	else if (!change_readers(tables, op, -1))
-		return;
-	(void) entry_delete(tables, IN_SHARES, op);
+	if (entry_is_shared(row) && row->holds == 1 ?
+		entry_delete(tables, IN_ROWS, op) : change_readers(tables, op, -1))
+		(void) entry_delete(tables, IN_SHARES, op);
 }
 
 /* ----------
@@ -325,10 +307,7 @@ exclusive_create(LockTables *tables, StoreOp *op)
 
 	(void) lr_owner_text(op->owner, owner);
 	create_row(tables, op, owner, op->keep_ms > 0);
-	if (op->outcome != STORE_OK)
-		return;
-	lifetime_remember(op->owner, op->lease_ms);
-	if (op->lock_kind == KIND_WRITE)
+	if (op->outcome == STORE_OK && op->lock_kind == KIND_WRITE)
 		shares_drop(tables, op, KIND_READ);
 }
 
@@ -345,9 +324,9 @@ exclusive_renew(LockTables *tables, StoreOp *op)
 
 	if (row == NULL)
 		return;
-	changed = entry_lengthen(row, op->lease_ms);
 	if (op->keep_ms > 0)
-		row->of = OF_NOBODY;
+		entry_outlives(row);
+	changed = entry_lengthen(row, op->lease_ms);
 	op->outcome = STORE_OK;
 	if (changed || op->keep_ms > 0)
 		(void) entry_put(tables, IN_ROWS, op);
@@ -366,20 +345,8 @@ keep_locked(LockTables *tables, StoreOp *op, Entry *row)
 	strlcpy(row->owner + len, KEPT_SUFFIX, sizeof(row->owner) - len);
 	row->of = OF_NOBODY;
 	row->lease_ms = op->keep_ms;
-	row->until = entry_time_after(op->keep_ms);
+	row->until = entry_time_after(row, op->keep_ms);
 	(void) entry_put(tables, IN_ROWS, op);
-}
-
-/*
- * forget_released --- forget the lifetime of a row that the owner no longer has
- *
- * If the operation was blocked, the row still counts.
- */
-static void
-forget_released(const StoreOp *op, uint64 owner)
-{
-	if (op->outcome == STORE_OK || op->outcome == STORE_GONE)
-		lifetime_forget(owner);
 }
 
 /*
@@ -396,7 +363,6 @@ exclusive_release(LockTables *tables, StoreOp *op)
 		keep_locked(tables, op, row);
 	else if (row != NULL && !(op->lock_kind == KIND_WRITE && shares_keep(tables, op)))
 		(void) entry_delete(tables, IN_ROWS, op);
-	forget_released(op, op->owner);
 }
 
 static void
@@ -557,7 +523,6 @@ await_create(LockTables *tables, StoreOp *op)
 		return;
 	if (find_of(tables, op, op->args.gives_back) != NULL)
 		(void) entry_delete(tables, IN_ROWS, op);
-	forget_released(op, op->args.gives_back);
 }
 
 static void

@@ -527,7 +527,7 @@ lockredis_table_worker_main(Datum arg)
 	settle_transactions();
 	apply_settings();
 
-	lifetime_start();
+	entries_start();
 	worker_enter();
 	while (!worker_may_end(&end_at, END_LIMIT))
 		worker_round(end_at != 0);

@@ -368,14 +368,14 @@ spoil_results(StoreOp *op)
 }
 
 /*
- * check_lifetime --- what the worker remembers of the row lasts for as long as its session, or one
- * that reads beside others, believes to have the lock
+ * check_lifetime --- the row counts for as long as its session, or one that reads beside others,
+ * believes to have the lock
  */
 static void
 check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 {
 	/* Looked at first: a worker that is stopped meanwhile must not make it shorter. */
-	int64		left_ms = lifetime_left_ms(&tables->entry[IN_ROWS]);
+	int64		left_ms = entry_left_ms(&tables->entry[IN_ROWS]);
 	int64		until = server_clock() + left_ms * SIM_MS;
 
 	for (int i = 0; i < lt_table->max_locks; i++)
