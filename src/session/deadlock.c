@@ -95,12 +95,6 @@ typedef struct KeyHolders
 	int			room;
 } KeyHolders;
 
-typedef struct PidOfProcess
-{
-	int			pid;
-	LrIndex		process;
-} PidOfProcess;
-
 /* Breadth first, so that the cycle found is short. */
 typedef struct Search
 {
@@ -116,8 +110,6 @@ typedef struct Search
 
 	/* In PostgreSQL's lock manager: */
 	bool	   *covered;		/* for each process: its edges have been reported */
-	PidOfProcess *pids;			/* of all processes, sorted by pid; NULL until the first look */
-	int			npids;
 	int			looks;			/* the cost: how many looks, and the most memory */
 	Size		memory;
 } Search;
@@ -150,76 +142,18 @@ deadlock_found_edge(Search *search, LrIndex waiter, LrIndex blocker)
  * look at one wait locks all partitions (in shared mode).
  *
  * A look returns all holders and waiters of the lock, and the queue up to the process
- * that was asked for.  Of a thousand processes in one queue, each has an edge to all
- * ahead of it, which makes half a million; but a search that starts at the last one
- * needs only the thousand that lead to a new process.  So we do not look again for
- * those ahead in the queue: their edges follow from the same look.  A process nearer to
- * the head that waits for the same mode is blocked only by processes that the search
- * has reached by then, so each mode is gone through once.  A lock is looked at a second
- * time only for a process behind the one for which it was looked at first, if the
- * search reaches that another way.
+ * that was asked for.  So we do not look again for those ahead in the queue: their edges
+ * follow from the same look.  A lock is looked at a second time only for a process behind
+ * the one for which it was looked at first, if the search reaches that another way.
  * ----------
  */
 
-/* How often one mode is gone through, at most. */
-#define PASSES_MAX			2
-
-/* One lock, as it was at the time of the look. */
-typedef struct Look
+/* What else is known of a holder or waiter of the lock that is looked at. */
+typedef struct LockParty
 {
-	const LockInstanceData *instances;
-	int			ninstances;
-	LrIndex    *processes;		/* for each instance; LR_NONE = waits for nobody */
-	LrIndex    *leaders;
-	int		   *places;			/* for each instance: place in the queue; -1 = not known
-								 * to be ahead of the process that was asked for */
-	int		   *queue;			/* for each place: the instance; -1 = none */
-	int			npasses[MAX_LOCKMODES];
-	LrIndex		passed[MAX_LOCKMODES];	/* leader of the process for which the first pass
-										 * was */
-} Look;
-
-/* ---- processes by pid ---- */
-
-/*
- * pid_of_process --- pid that belongs to a process number; 0 if there is none
- *
- * Before 17 the pid of a process that has ended stays, and may have been reused.  The
- * latch of such a PGPROC has no owner.
- */
-static int
-pid_of_process(LrIndex process)
-{
-	PGPROC	   *proc = GetPGProcByNumber(process);
-	int			pid = proc->pid;
-
-	return proc->procLatch.owner_pid == pid ? pid : 0;
-}
-
-static int
-compare_pids(const void *a, const void *b)
-{
-	return ((const PidOfProcess *) a)->pid - ((const PidOfProcess *) b)->pid;
-}
-
-/*
- * map_pids --- list the present processes
- *
- * A process that starts later waits for nobody that could wait for us already.
- */
-static void
-map_pids(Search *search)
-{
-	search->pids = palloc(sizeof(PidOfProcess) * MaxBackends);
-	for (LrIndex i = 0; i < MaxBackends; i++)
-	{
-		int			pid = pid_of_process(i);
-
-		if (pid != 0)
-			search->pids[search->npids++] = (PidOfProcess) {pid, i};
-	}
-	qsort(search->pids, search->npids, sizeof(PidOfProcess), compare_pids);
-}
+	LrIndex		leader;			/* LR_NONE = waits for nobody */
+	int			place;			/* see place_of() */
+} LockParty;
 
 /*
  * process_of_pid --- process number of a pid
@@ -228,53 +162,24 @@ map_pids(Search *search)
  * process that has ended.
  */
 static LrIndex
-process_of_pid(const Search *search, int pid)
+process_of_pid(int pid)
 {
-	const PidOfProcess key = {pid, LR_NONE};
-	const PidOfProcess *found = bsearch(&key, search->pids, search->npids,
-										sizeof(PidOfProcess), compare_pids);
+	PGPROC	   *proc = BackendPidGetProc(pid);
 
-	if (found == NULL || GetPGProcByNumber(found->process)->pid != pid)
-		return LR_NONE;
-	return found->process;
-}
-
-/* ---- which processes wait ---- */
-
-static bool
-is_news(const Search *search, const PGPROC *proc)
-{
-	return proc->waitLock != NULL && !search->covered[LrProcNumberOf(proc)];
+	return proc == NULL ? LR_NONE : LrProcNumberOf(proc);
 }
 
 /*
- * has_news --- does the process, or a parallel worker of it, wait for something that
- * has not been looked at?
- *
- * For a process that never had parallel workers, this takes no lock.
+ * has_news --- may the process, or a parallel worker of it, wait for something that has not
+ * been looked at?
  */
 static bool
 has_news(const Search *search, LrIndex process)
 {
-	PGPROC	   *proc = GetPGProcByNumber(process);
-	PGPROC	   *leader = proc->lockGroupLeader;
-	LWLock	   *lock;
-	dlist_iter	iter;
-	bool		news = false;
+	const PGPROC *proc = GetPGProcByNumber(process);
 
-	if (leader == NULL)
-		return is_news(search, proc);
-
-	lock = LockHashPartitionLockByProc(leader);
-	LWLockAcquire(lock, LW_SHARED);
-	if (proc->lockGroupLeader == leader)
-	{
-		dlist_foreach(iter, &leader->lockGroupMembers)
-			news = news ||
-			is_news(search, dlist_container(PGPROC, lockGroupLink, iter.cur));
-	}
-	LWLockRelease(lock);
-	return news;
+	return proc->lockGroupLeader != NULL ||
+		(proc->waitLock != NULL && !search->covered[process]);
 }
 
 static void
@@ -286,14 +191,23 @@ free_data(BlockedProcsData *data)
 	pfree(data);
 }
 
-/* The instance of the waiting process itself; -1 if it does not wait any more. */
+/*
+ * place_of --- place of a process in the queue of the lock
+ *
+ * INT_MAX: it is not known to be ahead of the process that was asked for, which has the last
+ * place.
+ */
 static int
-waiting_instance(const BlockedProcData *blocked, const LockInstanceData *instances)
+place_of(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
 {
-	for (int i = 0; i < blocked->num_locks; i++)
-		if (instances[i].pid == blocked->pid)
-			return instances[i].waitLockMode == NoLock ? -1 : i;
-	return -1;
+	const int  *pids = &data->waiter_pids[blocked->first_waiter];
+
+	if (pid == blocked->pid)
+		return blocked->num_waiters;
+	for (int place = 0; place < blocked->num_waiters; place++)
+		if (pids[place] == pid)
+			return place;
+	return INT_MAX;
 }
 
 /*
@@ -316,117 +230,46 @@ instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
 	return is_ahead && (conflicts & LOCKBIT_ON(other->waitLockMode)) != 0;
 }
 
-/* ---- what one look returns ---- */
-
 /*
- * begin_look --- find the processes of all holders and waiters, and their places in the
- * queue
+ * tell_blockers --- report what blocks one of the waiters
  */
 static void
-begin_look(const Search *search, const BlockedProcsData *data,
-		   const BlockedProcData *blocked, Look *look)
+tell_blockers(Search *search, const LockInstanceData *instances, const LockParty *party, int n,
+			  int self)
 {
-	const int  *pids = &data->waiter_pids[blocked->first_waiter];
-	int		   *instance_of = palloc(sizeof(int) * MaxBackends);
-	int			n = blocked->num_locks;
-
-	memset(look, 0, sizeof(Look));
-	look->instances = &data->locks[blocked->first_lock];
-	look->ninstances = n;
-	look->processes = palloc(sizeof(LrIndex) * n);
-	look->leaders = palloc(sizeof(LrIndex) * n);
-	look->places = palloc(sizeof(int) * n);
-	look->queue = palloc(sizeof(int) * (blocked->num_waiters + 1));
-
-	for (LrIndex i = 0; i < MaxBackends; i++)
-		instance_of[i] = -1;
+	search->covered[party[self].leader] = true;
 	for (int i = 0; i < n; i++)
-	{
-		look->processes[i] = process_of_pid(search, look->instances[i].pid);
-		look->leaders[i] = process_of_pid(search, look->instances[i].leaderPid);
-		look->places[i] = -1;
-		if (look->processes[i] != LR_NONE)
-			instance_of[look->processes[i]] = i;
-	}
-	for (int place = 0; place < blocked->num_waiters; place++)
-	{
-		LrIndex		process = process_of_pid(search, pids[place]);
-		int			i = process == LR_NONE ? -1 : instance_of[process];
-
-		look->queue[place] = i;
-		if (i >= 0)
-			look->places[i] = place;
-	}
-	pfree(instance_of);
-}
-
-static void
-end_look(Look *look)
-{
-	pfree(look->processes);
-	pfree(look->leaders);
-	pfree(look->places);
-	pfree(look->queue);
+		if (party[i].leader != LR_NONE &&
+			instance_blocks(&instances[self], &instances[i],
+							party[i].place < party[self].place))
+			deadlock_found_edge(search, party[self].leader, party[i].leader);
 }
 
 /*
- * tell_blockers --- report what blocks the waiter at this place of the queue
- *
- * This is called for one place after the other, towards the head.  So a waiter for a
- * mode that was gone through before is blocked by the same processes, or fewer of them.
- * It is also blocked by members of the lock group for which that was done: hence a
- * second pass, for another group.
- */
-static void
-tell_blockers(Search *search, Look *look, int self, int place)
-{
-	LOCKMODE	mode = look->instances[self].waitLockMode;
-	LrIndex		leader = look->leaders[self];
-
-	search->covered[look->processes[self]] = true;
-	if (look->npasses[mode] == PASSES_MAX ||
-		(look->npasses[mode] == 1 && look->passed[mode] == leader))
-		return;
-	if (look->npasses[mode]++ == 0)
-		look->passed[mode] = leader;
-
-	for (int i = 0; i < look->ninstances; i++)
-		if (look->leaders[i] != LR_NONE &&
-			instance_blocks(&look->instances[self], &look->instances[i],
-							look->places[i] >= 0 && look->places[i] < place))
-			deadlock_found_edge(search, leader, look->leaders[i]);
-}
-
-/*
- * follow_queue --- report the edges of the process, and of those ahead of it that are
- * reached
+ * follow_queue --- report the edges of the process that was asked for, and of those ahead of
+ * it that are reached
  */
 static void
 follow_queue(Search *search, const BlockedProcsData *data,
 			 const BlockedProcData *blocked)
 {
-	int			self = waiting_instance(blocked, &data->locks[blocked->first_lock]);
-	Look		look;
+	const LockInstanceData *instances = &data->locks[blocked->first_lock];
+	int			n = blocked->num_locks;
+	LockParty  *party = palloc(sizeof(LockParty) * n);
 
-	if (self < 0)
-		return;
-	begin_look(search, data, blocked, &look);
-	if (look.processes[self] != LR_NONE && look.leaders[self] != LR_NONE)
+	for (int i = 0; i < n; i++)
 	{
-		tell_blockers(search, &look, self, blocked->num_waiters);
-		for (int place = blocked->num_waiters - 1; place >= 0; place--)
-		{
-			int			i = look.queue[place];
-
-			if (i >= 0 && look.instances[i].waitLockMode != NoLock &&
-				look.leaders[i] != LR_NONE &&
-				deadlock_is_reached(search, look.leaders[i]))
-				tell_blockers(search, &look, i, place);
-		}
+		party[i].leader = process_of_pid(instances[i].leaderPid);
+		party[i].place = place_of(data, blocked, instances[i].pid);
 	}
+	for (int place = blocked->num_waiters; place >= 0; place--)
+		for (int i = 0; i < n; i++)
+			if (party[i].place == place && party[i].leader != LR_NONE &&
+				deadlock_is_reached(search, party[i].leader))
+				tell_blockers(search, instances, party, n, i);
 	search->memory = Max(search->memory,
 						 MemoryContextMemAllocated(CurrentMemoryContext, true));
-	end_look(&look);
+	pfree(party);
 }
 
 /*
@@ -443,8 +286,6 @@ lock_waits_follow(Search *search, LrIndex process)
 
 	if (!has_news(search, process))
 		return;
-	if (search->pids == NULL)
-		map_pids(search);
 	search->looks++;
 	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);
 	for (int i = 0; i < data->nprocs; i++)
@@ -454,45 +295,29 @@ lock_waits_follow(Search *search, LrIndex process)
 
 /* ---- one edge ---- */
 
-static bool
-is_ahead(const BlockedProcsData *data, const BlockedProcData *blocked, int pid)
-{
-	const int  *pids = &data->waiter_pids[blocked->first_waiter];
-
-	for (int i = 0; i < blocked->num_waiters; i++)
-		if (pids[i] == pid)
-			return true;
-	return false;
-}
-
 /*
- * is_blocked_by --- does that process keep this one from the lock?
+ * find_blocker --- does that process keep a waiter from the lock?
  *
- * *wait says from which.
+ * Completes the edge then.
  */
 static bool
-is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
-			  int blocker_pid, Edge *edge)
+find_blocker(const BlockedProcsData *data, const BlockedProcData *blocked, Edge *edge)
 {
 	const LockInstanceData *instances = &data->locks[blocked->first_lock];
-	int			self = waiting_instance(blocked, instances);
-	PGPROC	   *sleeper;
+	const LockInstanceData *self = instances;
+	PGPROC	   *sleeper = BackendPidGetProc(blocked->pid);
 
-	if (self < 0)
-		return false;
-	for (int i = 0; i < blocked->num_locks; i++)
+	while (self->pid != blocked->pid)
+		self++;
+	for (int i = 0; sleeper != NULL && i < blocked->num_locks; i++)
 	{
-		if (instances[i].leaderPid != blocker_pid ||
-			!instance_blocks(&instances[self], &instances[i],
-							 is_ahead(data, blocked, instances[i].pid)))
+		if (instances[i].leaderPid != edge->blocker_pid ||
+			!instance_blocks(self, &instances[i],
+							 place_of(data, blocked, instances[i].pid) < blocked->num_waiters))
 			continue;
-		sleeper = BackendPidGetProc(blocked->pid);
-		if (sleeper == NULL)
-			return false;
 		edge->pid = blocked->pid;
-		edge->blocker_pid = blocker_pid;
-		edge->tag = instances[self].locktag;
-		edge->mode = instances[self].waitLockMode;
+		edge->tag = self->locktag;
+		edge->mode = self->waitLockMode;
 		edge->since = pg_atomic_read_u64(&sleeper->waitStart);
 		return true;
 	}
@@ -505,13 +330,13 @@ is_blocked_by(const BlockedProcsData *data, const BlockedProcData *blocked,
 static bool
 lock_wait_between(Edge *edge)
 {
-	int			blocker_pid = GetPGProcByNumber(edge->blocker)->pid;
 	BlockedProcsData *data =
 		GetBlockerStatusData(GetPGProcByNumber(edge->waiter)->pid);
 	bool		found = false;
 
-	for (int i = 0; !found && blocker_pid != 0 && i < data->nprocs; i++)
-		found = is_blocked_by(data, &data->procs[i], blocker_pid, edge);
+	edge->blocker_pid = GetPGProcByNumber(edge->blocker)->pid;
+	for (int i = 0; !found && edge->blocker_pid != 0 && i < data->nprocs; i++)
+		found = find_blocker(data, &data->procs[i], edge);
 	free_data(data);
 	return found;
 }
