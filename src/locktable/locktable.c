@@ -428,8 +428,8 @@ expire_with(LrExpiry *expiry, const LrExpiry *gone)
 }
 
 /*
- * note_beside --- a read lock is gone, and has extended in the store the write lock beside
- * which its session held it
+ * note_beside --- a read lock is gone, or was given up while it was waited for: it may have
+ * extended in the store the write lock beside which its session held it
  */
 static void
 note_beside(const LrKey *key, const LrHold *gone)
@@ -460,7 +460,6 @@ lt_unlink_hold(LrIndex hold)
 		lt_holds[h->next].prev = h->prev;
 	if (key->first_hold == LR_NONE)
 		key->hold_kinds = 0;
-	note_beside(key, h);
 	lt_nothing_due(hold);
 }
 
@@ -476,6 +475,7 @@ lt_free_hold(LrIndex hold)
 	LrIndex		key = h->key;
 	int			rows = lt_hold_rows(h);
 
+	note_beside(&lt_keys[key], h);
 	if (h->state != HOLD_WAITING)
 		lt_unlink_hold(hold);
 	h->state = HOLD_FREE;
