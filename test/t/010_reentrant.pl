@@ -40,7 +40,7 @@ sub messages ($ear, $channel)
 	}
 }
 
-# TAP: what others were told of "count" since this was asked last.
+# TAP: what others were notified of "count" since this was asked last.
 my $ear;
 
 sub were_told ($messages, $name)
@@ -53,7 +53,7 @@ sub were_told ($messages, $name)
 
 #
 # Counts.  One field, <uuid>:<number>, whose value stays 1: only the first acquire and
-# the last release ask Redis, and the release is told once.
+# the last release ask Redis, and the release is published once.
 #
 {
 	of_redis 'nobody listens' => sub {
@@ -85,7 +85,7 @@ sub were_told ($messages, $name)
 	of_redis 'no commands that could be counted' => sub {
 		is($redis->script_calls, $calls, 'and was not asked since');
 	};
-	were_told([], 'nothing was told yet');
+	were_told([], 'nothing was published yet');
 	$one->query_is("SELECT redis_unlock('count')", 't', 'the last one');
 	is($redis->cmd('EXISTS', 'count'), 0, 'the key is gone');
 	were_told(['0'], 'told once');
@@ -364,7 +364,7 @@ sub wait_for_listener ($key)
 		'f|t', 'the prefix of the moment counts');
 	$app->query("SET lockredis.key_prefix = 'app:'");
 	$app->query_is("SELECT redis_unlock('p')", 't', 'given back');
-	is($away->wait(20)->error, undef, 'the release is told with the prefix');
+	is($away->wait(20)->error, undef, 'the release is published with the prefix');
 	$away->query('SELECT redis_unlock_all()');
 	$one->query('SELECT redis_unlock_all()');
 

@@ -387,7 +387,7 @@ sub give_back ($session, $key)
 
 #
 # A release between the first try and the subscription: the proxy keeps back the SUBSCRIBE, the key
-# is given back, nobody is told.  (That the try which follows the confirmation finds it free is the
+# is given back, nobody is notified.  (That the try which follows the confirmation finds it free is the
 # simulator's: its mutant confirm_ignored.)
 #
 {
@@ -404,7 +404,7 @@ sub give_back ($session, $key)
 	give_back($one, 'deaf gap');
 
 	# A message comes while the head asks: the reply, which says busy for ten
-	# minutes, is kept back until the release has been told.
+	# minutes, is kept back until the release has been published.
 	$redis->foreign_lock('crossing');
 	queue_up('crossing', "SELECT redis_lock('crossing')", $one);
 	$rule = $proxy->rule(on => 'reply', match => 'crossing', action => 'hold');

@@ -195,7 +195,7 @@ foreach my $point (@points)
 			poll_until('the backend to end', sub { $s->is_gone }) if !$alive;
 			$point->{after}->($s, $key, $alive);
 
-			# Its connection can be used, the lock can be had again, by others
+			# Its connection can be used, the lock can be taken again, by others
 			# as well.
 			if ($alive)
 			{

@@ -163,7 +163,7 @@ foreach my $round (1 .. 5)
 	all_gone('what may have been taken is given back');
 }
 is($again->out, 'f|f|t', 'a create on a connection that was just ended');
-$one->query_is("SELECT redis_unlock('after')", 't', 'is had once');
+$one->query_is("SELECT redis_unlock('after')", 't', 'is held once');
 
 # connect() that does not return.  Kept connections are not concerned.
 $node->set(%short);

@@ -115,7 +115,7 @@ start_servers();
 	is($node->lock_stat('losses'), $losses, "$key: no loss");
 	$redis->cmd('DEL', $key);
 	run($three, "SELECT redis_try_lock('$key')");
-	is(granted($key), $three->pid, "$key: can be had again");
+	is(granted($key), $three->pid, "$key: can be taken again");
 	rest_in_order($key, $three);
 	end_of($key, $one, $two, $three);
 }

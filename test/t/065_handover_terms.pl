@@ -157,7 +157,7 @@ foreach my $what (sort keys %not)
 		'|2|t', 'again: counted');
 	$two->query_is("SELECT redis_extend('$key', '20min'), redis_extend('$key', NULL)",
 		't|t', 'again: extended');
-	is_deeply($redis->hash($key), { $owner => 1 }, 'again: in Redis it is had once');
+	is_deeply($redis->hash($key), { $owner => 1 }, 'again: in Redis it is held once');
 	ok($four->is_running, 'again: all the time the next one waits');
 	run($two, "SELECT redis_unlock('$key')");
 	is($four->wait->error, undef, 'again: then it gets it');
@@ -274,7 +274,7 @@ my $lease = limit(6);
 	poll_until('the strict one to be terminated', sub { $strict->is_gone });
 	pass("$key: the strictest is terminated");
 	$lax->query_is("SELECT redis_is_held('$key'), redis_try_lock('$key', '10s')",
-		'f|t', "$key: the key can be had again");
+		'f|t', "$key: the key can be taken again");
 	run($lax, "SELECT redis_unlock('$key')");
 	$_->quit foreach $strict, $usual, $lax;
 	nothing_left(

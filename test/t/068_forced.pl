@@ -154,7 +154,7 @@ of_redis 'other values, and the rights of a user' => sub {
 	is($redis->cmd('GET', 'other'), 'another', 'other: who keeps it');
 	$redis->cmd('DEL', 'other');
 
-	# Who may not see the permits that are had does not say that there are none.
+	# A user who may not see the permits that are held is not told that there are none.
 	$sessions[0]->query("SELECT redis_permit_lock('all_permit')");
 	$redis->cmd('ACL', 'SETUSER', 'default', 'resetkeys', '~all_permit');
 	my $refused = $force->query("SELECT redis_force_unlock('all_permit')");

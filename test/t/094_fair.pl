@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Fair locks by sessions of two servers: who is next, and by what he is told; what is in
+# Fair locks by sessions of two servers: who is next, and by what it is notified; what is in
 # Redis meanwhile; that the lock is the one of redis_lock; both scopes; plain locks on
 # the same key, which nothing is passed on between while somebody is in the queue.
 # Proves G1, G5, G41.
@@ -126,7 +126,7 @@ $two->start("SELECT redis_fair_lock('{h}')");
 poll_until('a place', sub { $redis->cmd('ZCARD', 'lockredis_places::{h}') == 1 });
 is($redis->cmd('LLEN', 'redisson_lock_queue:{h}'), 1, 'in the queue of Redisson');
 $one->query_is("SELECT redis_unlock('{h}')", 't');
-is($two->wait($soon)->error, undef, 'told');
+is($two->wait($soon)->error, undef, 'notified');
 $two->query_is("SELECT redis_unlock('{h}')", 't');
 
 end_test([ $near, $far ], $redis, keys => qr{^redisson_lock_token:});

@@ -38,7 +38,7 @@ foreach my $how ('limit', 'cancel', 'terminate')
 	$session->quit unless $how eq 'terminate';
 }
 
-# The first of the queue leaves while the lock is free: nobody but it was told.
+# The first of the queue leaves while the lock is free: nobody but it was notified.
 $holder->query("SELECT redis_fair_lock('b')");
 {
 	my $first = patient_session($near);
@@ -110,7 +110,7 @@ $holder->query("SELECT redis_fair_lock('b')");
 	$session->quit;
 }
 
-# Who is told has the lock, as the one whose place it was, even while the one before has
+# Who is notified has the lock, as the one whose place it was, even while the one before has
 # not had its answer.  A session that does not run for a second has lost its place by
 # right, so there are some tries.
 {

@@ -101,14 +101,14 @@ $two->cancel;
 $two->wait($soon)->fails('57014', qr/cancel/, 'a session gives up');
 poll_until('no place of it', sub { queue('b') == 1 });
 $one->query_is("SELECT redis_unlock('b')", 't');
-ok(!$java->wait($thread, $soon)->error, 'the thread is told');
+ok(!$java->wait($thread, $soon)->error, 'the thread is notified');
 is($java->value('a.1', 'owner', 'b'), $redis->owner_of('b'), 'and has it');
 $two->start("SELECT redis_fair_lock('b')");
 poll_until('a place', sub { queue('b') == 1 });
 $java->call('a.1', 'fair.unlock', 'b')->or_die;
 is($two->wait($soon)->error, undef, 'it tells us');
 
-# RLock waits over the plain channel, and is told by our fair lock.
+# RLock waits over the plain channel, and is notified by our fair lock.
 $thread = $java->send('a.2', 'lock', 'b', 600_000);
 $redis->wait_for_subscribers('b', 1);
 $two->query_is("SELECT redis_unlock('b')", 't');

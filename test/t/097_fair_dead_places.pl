@@ -181,7 +181,7 @@ my $holder = patient_session($near);
 	is(join(' ', queue('c')), $place, 'and it keeps its place');
 	$redis->cmd('DEL', 'c');
 	$redis->cmd('PUBLISH', "redisson_lock__channel:{c}:$place", '0');
-	gets_it($session, 'c', 'told');
+	gets_it($session, 'c', 'notified');
 	$session->quit;
 }
 

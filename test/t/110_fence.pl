@@ -69,7 +69,7 @@ subtest "Redisson's counter" => sub {
 	$two->query_is("SELECT redis_force_unlock('plain')", 't', 'taken away');
 	$one->query_is("SELECT redis_fence('plain')", 'NULL', 'lost: no token');
 	$one->query_fails("SELECT redis_fenced_lock('plain')",
-		'55000', qr/the lock "plain" was lost/, 'lost: none to be had');
+		'55000', qr/the lock "plain" was lost/, 'lost: no token');
 	$one->query_fails("SELECT redis_fenced_xact_lock('plain')",
 		'55000', qr/the lock "plain" was lost/, 'nor in a transaction');
 	is(counter('plain'), 3, 'lost: none is drawn');

@@ -139,7 +139,7 @@ subtest 'redis_fence_check' => sub {
 		$service->query('ROLLBACK');
 	}
 
-	# No higher token can be had for that key.
+	# No higher token can be drawn for that key.
 	$one->query_fails("SELECT redis_fenced_xact_lock('check')",
 		'22003', qr/used up/, 'no token is above the highest one');
 	$service->quit;
@@ -159,7 +159,7 @@ subtest 'a counter that is used up' => sub {
 	}
 	$one->query_is("SELECT redis_is_held('up'), redis_is_locked('up')",
 		'f|f', 'nothing is taken');
-	$one->query_is("SELECT redis_lock('up')", '', 'a plain lock can be had');
+	$one->query_is("SELECT redis_lock('up')", '', 'a plain lock can be taken');
 	$one->query_fails("SELECT redis_fenced_lock('up')",
 		'22003', qr/used up/, 'but no token for it');
 	$one->query_is("SELECT redis_hold_count('up'), redis_unlock('up')",

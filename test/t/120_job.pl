@@ -42,7 +42,7 @@ SQL
 		't', 'seen from the command');
 	is(done(), 'session/1/true', 'a hold of the session');
 
-	# The command's transaction starts when the lock is had: what the holder
+	# The command's transaction starts when the lock is acquired: what the holder
 	# before has committed is visible.  two waits from before one's commit on.
 	start_sleeper($one, 'fresh');
 	$two->start(

@@ -46,7 +46,7 @@ $admin->query(
 $node->log_since_here;
 $one->start("SELECT redis_lock('slow')");
 $node->wait_for_event($worker, 'PgSleep');
-is($one->wait(30)->error, undef, 'the lock is had');
+is($one->wait(30)->error, undef, 'the lock is acquired');
 $one->query_is("SELECT redis_unlock('slow')", 't', 'and given back');
 is($node->table_worker_pid, $worker, 'the worker has not ended');
 unlike($node->log_text, qr/terminating|canceling statement/, 'and nothing was canceled');

@@ -78,8 +78,8 @@ $new->start("SELECT redis_lock('new')");
 $node->wait_for_store('table');
 cmp_ok(now() - $killed, '<', $after + limit(8), 'soon after fallback_after');
 
-# A key that nobody here had may be had by somebody else for one lease.
-$three->query_is("SELECT redis_try_lock('never seen')", 'f', 'may be had by others');
+# A key that nobody here had may be held by somebody else for one lease.
+$three->query_is("SELECT redis_try_lock('never seen')", 'f', 'may be held by others');
 ok($new->is_running, 'the waiting call waits on');
 is( $node->value('SELECT state, in_use FROM redis_lock_status ORDER BY node'),
 	"down|f\nup|t", 'shown');

@@ -141,7 +141,7 @@ $redis->stop_full;
 $node->wait_for_store('table');
 $redis->start_loading(60_000);
 $one->start(q{SELECT redis_lock('new')});
-is($one->wait(40)->error, undef, 'a new key is had in the table while Redis is loading');
+is($one->wait(40)->error, undef, 'a new key is locked in the table while Redis is loading');
 like(${ $redis->try_cmd('PING') }, qr/^LOADING/, 'which it still is');
 $redis->forget_loading;
 $node->wait_for_store('master');

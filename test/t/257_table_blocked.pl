@@ -80,7 +80,7 @@ foreach my $way (sort keys %ways)
 	$one->start("SELECT redis_try_lock('k1')");
 	$node->wait_for_waiters('k1', 1);
 	$admin->query('ROLLBACK');
-	is($one->wait(limit(60))->value, 't', "$way: when it is over it is had");
+	is($one->wait(limit(60))->value, 't', "$way: when it is over it is acquired");
 	$one->query_is("SELECT redis_unlock('k1')", 't', "$way: given back");
 	impatient();
 }

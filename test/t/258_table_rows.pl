@@ -85,7 +85,7 @@ foreach my $change (@bad)
 		"$name: for a token");
 }
 
-# Under somebody who has the key: it is lost, or not; it can be had by others then.
+# Under somebody who has the key: it is lost, or not; others can take it then.
 foreach my $change (@bad, { owner => "'$stranger'" }, { instance => "'$instance'" },
 	{ instance => 'gen_random_uuid()' }, { expires_at => q{'infinity'} }, { fence => -1 },
 	{ lease => q{'1 s'} })
@@ -121,7 +121,7 @@ foreach my $share (@bad_shares)
 	$one->query_is("SELECT redis_permit_set('s', 1)", '', 'one permit');
 	$one->query_is("SELECT redis_permit_available('s'), redis_is_locked('s')", '1|f', "$share: which is free");
 	$admin->query("INSERT INTO redis_lock_shares VALUES $share ON CONFLICT DO NOTHING");
-	$one->query_is("SELECT redis_try_permit_lock('s')", 't', "$share: and is had");
+	$one->query_is("SELECT redis_try_permit_lock('s')", 't', "$share: and is held");
 	$one->query_is("SELECT redis_permit_unlock('s')", 't', "$share: and given back");
 	$admin->query("INSERT INTO redis_lock_shares VALUES $share ON CONFLICT DO NOTHING");
 	$one->query_is("SELECT redis_try_write_lock('r'), redis_write_unlock('r')", 't|t', "$share: a writer elsewhere");
@@ -171,7 +171,7 @@ $admin->query(
 $one->query("SELECT redis_permit_set('t', 1)");
 $one->query_is("SELECT redis_try_lock('k')", 'f', 'a row that ends never');
 $one->query_is("SELECT redis_lock_ttl('k') <= '4 s'", 't', 'at the end of its lease');
-is($one->query("SELECT redis_lock('k')")->error, undef, 'is had in the end');
+is($one->query("SELECT redis_lock('k')")->error, undef, 'is acquired in the end');
 is($one->query("SELECT redis_permit_lock('t')")->error, undef, 'a permit, too');
 $one->query('SELECT redis_unlock_all()');
 

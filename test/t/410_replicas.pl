@@ -1,6 +1,6 @@
 # Copyright (c) 2026, lockredis contributors
 
-# lockredis.min_replicas: a lock is had, and its lease is longer, when so many
+# lockredis.min_replicas: a lock is acquired, and its lease is longer, when so many
 # replicas have confirmed it.  Without them it is given back and an error says so;
 # nothing is tried again by itself; who has it already keeps it.  0 asks nobody.
 #

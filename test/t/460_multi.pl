@@ -27,7 +27,7 @@ $_->query_is("SELECT redis_multi_lock(ARRAY['warm', 'up'])", '', 'a first time')
 my @keys = map { "k$_" } 0 .. 9;
 my @commands = $redis->session_commands(sub {
 	$one->query_is("SELECT redis_multi_lock(" . list(@keys) . ")", '', 'ten keys');
-	is(has($one), "@keys", 'all are had');
+	is(has($one), "@keys", 'all are held');
 	is($redis->cmd('HVALS', 'k3')->[0], 1, 'as Redisson has it');
 	ok($redis->cmd('PTTL', 'k3') > 20_000, 'leased');
 	my %owners = map { $redis->owner_of($_) => 1 } @keys;
@@ -92,7 +92,7 @@ $one->query_fails("SELECT redis_multi_lock(ARRAY['a', 'b'])", '55000', qr/"b" wa
 	'a lost one');
 is_deeply([ $redis->all_keys ], [], 'none was taken');
 my $told = $one->query("SELECT redis_multi_unlock(ARRAY['a', 'b'])");
-is($told->value, 'f', 'neither was had');
+is($told->value, 'f', 'neither was held');
 is(scalar(my @warnings = $told->warnings), 2, 'and both are told');
 
 # Arguments.
@@ -128,7 +128,7 @@ $three->query_is("SELECT redis_try_lock('x'), redis_unlock('x')", 't|t', 'all ro
 $one->query_is("BEGIN; SELECT redis_multi_xact_lock(ARRAY['a', 'b'])", '', 'in a transaction');
 $one->query_is("SAVEPOINT s; SELECT redis_multi_xact_lock(ARRAY['b', 'c', 'd'])", '',
 	'more in a savepoint');
-is(has($one), 'a b c d', 'all are had');
+is(has($one), 'a b c d', 'all are held');
 $one->query('ROLLBACK TO s');
 is(has($one), 'a b', 'those of the savepoint are given back');
 poll_until('in Redis, too', sub { !$redis->cmd('EXISTS', 'c', 'd') });
@@ -137,7 +137,7 @@ $one->query_is("SELECT redis_try_multi_xact_lock(ARRAY['b', 'e', 'd']), redis_tr
 	'f|f', 'one is busy, also for long');
 is(has($one), 'a b', 'as it was');
 $one->query('COMMIT');
-is(has($one), '', 'none is had after the commit');
+is(has($one), '', 'none is held after the commit');
 $two->query_is("SELECT redis_unlock('e')", 't');
 $one->query_is("SELECT redis_lock('a')", '');
 $one->query_is("BEGIN; SELECT redis_multi_xact_lock(ARRAY['a', 'b'])", '', 'of both scopes');
@@ -147,10 +147,10 @@ is(has($one), 'a b', 'those of the transaction stay');
 $one->query('ROLLBACK');
 poll_until('nothing to be left', sub { !$redis->all_keys });
 
-# Waiting: for one at a time, in the order of the names, with what was had kept.
+# Waiting: for one at a time, in the order of the names, with what was acquired kept.
 $two->query_is("SELECT redis_lock('c')", '');
 $node->queue_up('c', $one => "SELECT redis_multi_lock(ARRAY['d', 'c', 'b', 'a'], '6s')");
-is(has($one), 'a b', 'the first ones are had meanwhile');
+is(has($one), 'a b', 'the first ones are held meanwhile');
 my $owner = $redis->owner_of('a');
 pause(7);
 is($redis->owner_of('a'), $owner, 'and kept, although their lease was given');
@@ -169,7 +169,7 @@ $one->query('RESET lock_timeout');
 is(has($one), '', 'nothing is kept');
 $one->query_is("DO \$\$BEGIN PERFORM redis_try_multi_lock(ARRAY['a', 'c', 'f'], '50ms'); "
 	. "PERFORM redis_multi_lock(ARRAY['a', 'b']); END\$\$", '', 'within one statement');
-is(has($one), 'a b', 'what was had at last');
+is(has($one), 'a b', 'what was held at last');
 $one->query_is("SELECT redis_multi_unlock(ARRAY['a', 'b'])", 't');
 $two->query_is("SELECT redis_multi_unlock(ARRAY['c', 'f'])", 't');
 

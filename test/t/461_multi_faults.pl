@@ -3,7 +3,7 @@
 # Several keys at once, and what goes wrong in the middle: a script that is not loaded,
 # interrupts while one is waited for, one that is lost meanwhile, one that no replica confirms.
 # Nothing is kept, and nobody else is disturbed.  (What comes while the request for all is under
-# way, and what was had before, is the simulator's: its mutants several_*.)
+# way, and what was held before, is the simulator's: its mutants several_*.)
 # Proves G1, G5, G12.
 
 use LockRedis::Test;

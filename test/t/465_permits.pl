@@ -65,8 +65,8 @@ $one->query_warns("SELECT redis_permit_unlock('a')", 'f', '01000', qr/you don't 
 # The number can be changed.
 $one->query_is("SELECT redis_permit_lock('a')", '');
 foreach (
-	[ "redis_permit_set('a', 1)", '', '0 of 1', 'one, and that is had' ],
-	[ "redis_permit_set('a', 0)", '', '-1 of 0', 'one is had too many' ],
+	[ "redis_permit_set('a', 1)", '', '0 of 1', 'one, and that is held' ],
+	[ "redis_permit_set('a', 0)", '', '-1 of 0', 'one too many is held' ],
 	[ "redis_permit_unlock('a')", 't', '0 of 0', 'until it is given back' ],
 	[ "redis_permit_set('a', 2)", '', '2 of 2', 'both are free' ])
 {
@@ -110,7 +110,7 @@ like($waiters[1]->wait(60)->error, qr/user request/, 'the second gives up');
 $one->query_is("SELECT redis_permit_set('a', 4)", '', 'two more');
 is($waiters[2]->wait(60)->error, undef, 'the third gets one');
 is($waiters[3]->wait(60)->error, undef, 'and the fourth, by one message');
-is(available('a'), 0, 'all are had');
+is(available('a'), 0, 'all are held');
 $_->query_is("SELECT redis_permit_unlock('a')", 't') foreach $one, @waiters[ 0, 2, 3 ];
 is(available('a'), 4, 'all are back');
 $one->query_is("SELECT redis_permit_set('a', 2)", '');

@@ -35,7 +35,7 @@ $two->query_is("SELECT redis_token_is_held('k', '$token'), redis_token_is_held('
 $two->query_is("SELECT redis_token_extend('k', '$token', '1s')", 't', 'extend');
 ok($redis->cmd('PTTL', 'k') > 20_000, 'does not shorten');
 $two->query_is("SELECT redis_token_extend('k', '$token', '1h')", 't', 'by more');
-ok($redis->cmd('PTTL', 'k') > 1_800_000, 'is had');
+ok($redis->cmd('PTTL', 'k') > 1_800_000, 'is held');
 $two->query_is("SELECT redis_token_extend('k', 'other', '1h'), redis_token_unlock('k', 'other')", 'f|f', 'by another one');
 is($redis->cmd('EXISTS', 'k'), 1, 'it is still there');
 $two->query_is("SELECT redis_token_unlock('k', '$token')", 't', 'unlock');

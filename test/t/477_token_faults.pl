@@ -2,7 +2,7 @@
 
 # Token locks when something goes wrong in the middle: a call that is cancelled when Redis has
 # granted it, the same token asked for meanwhile, an answer that is late, unlock and extend
-# without an answer.  Nothing is kept of a call that has failed, and what was had since is not
+# without an answer.  Nothing is kept of a call that has failed, and what was acquired since is not
 # taken away with it.  (Calls that are stopped at other steps are the simulator's: its mutants
 # token_id, no_orphan, no_conflict.)
 # And nobody is told a token, also while it is waited for, given back or refused.
@@ -34,7 +34,7 @@ subtest 'the same token again' => sub {
 	$one->cancel;
 	$one->wait->fails('57014', qr/cancel/, 'cancelled');
 	is($node->count_locks, 1, 'an orphan');
-	is($redis->cmd('GET', 'same'), 'secret', 'it was had');
+	is($redis->cmd('GET', 'same'), 'secret', 'it was acquired');
 	$redis->cmd('DEL', 'same');
 	$two->query_is("SELECT redis_try_token_lock('same', '0', '1h', 'secret')", 'NULL',
 		'the key is free, but the same token would be taken away');
@@ -113,7 +113,7 @@ make_search($node);
 $node->set('lockredis.command_timeout' => limit(20) . 's');
 my ($one, $admin) = ($node->connected_session, $node->session);
 
-# One that is had, and another one that is given back.  Both were made here, so that no statement has them.
+# One that is held, and another one that is released.  Both were made here, so that no statement has them.
 my $token = $two->value("SELECT redis_token_lock('k', '1h')");
 is($redis->cmd('GET', 'k'), $token, 'Redis has it');
 $node->queue_up('k', $three => "SELECT redis_token_lock('k', '1h')");

@@ -112,7 +112,7 @@ foreach my $name (sort keys %kinds)
 		my $session = $node->session;
 
 		$session->start("SELECT $kind->{takes}, pg_sleep(3600)");
-		poll_until('it to be had', sub { free($kind) == $kind->{all} - 1 });
+		poll_until('it to be acquired', sub { free($kind) == $kind->{all} - 1 });
 		$session->$stop;
 		$session->wait->fails($stop eq 'cancel' ? '57014' : '57P01', qr/./, "$name: $stop");
 		is_given_back($kind, "$name: $stop");
@@ -179,7 +179,7 @@ $two->query_is("SELECT redis_token_unlock('before', 'x')", 't', 'what the statem
 
 	$two->query_is("SELECT redis_lock('b', '1h')", '');
 	$node->queue_up('b', $session => "SELECT $token->{takes}, redis_lock('b', '1h')");
-	is(free($token), 0, 'the token lock is had');
+	is(free($token), 0, 'the token lock is held');
 	$behind->start("SELECT redis_lock('b', '1h')");
 	$node->wait_for_waiters('b', 2);
 	$session->terminate;
@@ -202,7 +202,7 @@ $one->start("DO \$\$
 		LOCK stop;
 		RAISE 'it fails';
 	END \$\$");
-poll_until('the locks to be had', sub { $redis->cmd('EXISTS', 'had') == 1 });
+poll_until('the locks to be acquired', sub { $redis->cmd('EXISTS', 'had') == 1 });
 my $other = $node->session;
 $other->query_is("SELECT redis_token_lock('k', '1h', 'x')", 'x', 'taken by somebody else');
 $two->query('ROLLBACK');
@@ -219,7 +219,7 @@ my ($s, $t) = ($kinds{semaphore}, { all => 5, free => "redis_semaphore_available
 
 # It waits for more when it is cancelled.
 $node->queue_up('t', $one => "SELECT redis_semaphore_acquire('s', 2), redis_semaphore_acquire('t', 6)");
-is(free($s), 3, 'two are had');
+is(free($s), 3, 'two are held');
 $one->cancel;
 $one->wait->fails('57014', qr/./, 'cancelled in a wait');
 is_given_back($s, 'cancelled in a wait');

@@ -171,18 +171,18 @@ is($node->value(q{SELECT string_agg(DISTINCT kind || ' ' || granted, ',')
 $far->query_is("SELECT redis_latch_count_down('l'), redis_latch_count_down('l')", '2|1', 'counted down');
 poll_until('only them to wait', sub { rows() == 3 });
 $far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
-is($_->wait($soon)->out, 't', 'told') foreach $one, $two, $three;
+is($_->wait($soon)->out, 't', 'notified') foreach $one, $two, $three;
 is(left('l'), 0, 'and gone');
 $one->query_is("SELECT redis_latch_set('l', 1), redis_latch_count('l')", '|1', 'set makes it');
 $node->queue_up('l', $one => "SELECT redis_latch_wait('l')");
 $far->query_is("SELECT redis_latch_set('l', 2), redis_latch_count_down('l')", '|1', 'set, whatever was left');
 poll_until('one to go on waiting', sub { rows() == 1 });
 $far->query_is("SELECT redis_latch_count_down('l')", '0', 'open');
-is($one->wait($soon)->out, 't', 'told');
+is($one->wait($soon)->out, 't', 'notified');
 $one->query("SELECT redis_latch_init('l', 3)");
 $node->queue_up('l', $one => "SELECT redis_latch_wait('l')", $two => "SELECT redis_latch_wait('l')");
 $far->query_is("SELECT redis_latch_delete('l')", 't', 'taken away');
-is($_->wait($soon)->out, 't', 'told') foreach $one, $two;
+is($_->wait($soon)->out, 't', 'notified') foreach $one, $two;
 
 #
 # When the transaction has committed
@@ -234,7 +234,7 @@ $one->query('CREATE TABLE t (a int)');
 $one->query("SELECT redis_latch_init('v', 1)");
 $node->queue_up('v', $two => "SELECT redis_latch_wait('v')");
 $one->query("BEGIN; SELECT redis_latch_xact_count_down('v'); INSERT INTO t VALUES (1); COMMIT");
-is($two->wait($soon)->out, 't', 'told');
+is($two->wait($soon)->out, 't', 'notified');
 $two->query_is('SELECT count(*) FROM t', 1, 'what was committed is there');
 
 of_redis('in a table the numbers are rows', sub {

@@ -133,7 +133,7 @@ foreach (@counts)
 	poll_until('it waits', sub { $redis->subscribers('redisson_countdownlatch__channel__{l}') });
 	$redis->cmd('DEL', 'l');
 	$redis->cmd('PUBLISH', 'redisson_countdownlatch__channel__{l}', 0);
-	is($one->wait($soon)->out, 't', 'told');
+	is($one->wait($soon)->out, 't', 'notified');
 }
 
 #

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # Conditions of locks, by sessions of two servers: the lock is given back, a notification
-# awaited, the lock taken again as it was; who is told, and how many; what is in Redis
+# awaited, the lock taken again as it was; who is notified, and how many; what is in Redis
 # meanwhile; what a lock must be for that; fair locks; arguments.  In subtransactions: the lock is
 # had again as what it was before, taken where it was; a wait that has failed leaves it lost,
 # whatever is rolled back; what a rolled back subtransaction took and lost does not concern the
@@ -31,7 +31,7 @@ is($near->value("SELECT string_agg(kind || ' ' || granted || ' ' || cardinality(
 is($near->value("SELECT string_agg(kind || ' ' || lost_reason, ',') "
 		. "FROM redis_locks WHERE key = 'a' AND lost_reason IS NOT NULL"),
 	'reentrant waiting', 'and his lock, which he does not have meanwhile');
-$two->query_is("SELECT redis_lock('a'), redis_condition_notify('a')", '|1', 'told');
+$two->query_is("SELECT redis_lock('a'), redis_condition_notify('a')", '|1', 'notified');
 ok($one->is_running, 'but he does not have the lock');
 $two->query_is("SELECT redis_condition_notify('a'), redis_condition_notify_all('a')", '0|0',
 	'nobody else waits');
@@ -100,7 +100,7 @@ is(scalar $redis->all_keys, 0, 'nothing is left');
 $one->query("SELECT redis_lock('d'); SET lock_timeout = '500ms'");
 await($one, 'd');
 $two->query_is("SELECT redis_lock('d'), redis_condition_notify('d')", '|1');
-$one->wait(limit(60))->fails('55P03', qr/lock timeout/, 'lock_timeout: the lock was not to be had');
+$one->wait(limit(60))->fails('55P03', qr/lock timeout/, 'lock_timeout: the lock was not free');
 $one->query_fails("RESET lock_timeout; SELECT redis_lock('d')", '55000',
 	qr/has not been taken again/, 'it is lost');
 $one->query_is("SELECT redis_is_held('d'), redis_hold_count('d')", 'f|0');
@@ -122,7 +122,7 @@ $one->query_is("SELECT redis_is_held('e', 'fair')", 't', 'still');
 $two->start("SELECT redis_fair_lock('e')");
 poll_until('its place', sub { $redis->cmd('LLEN', 'redisson_lock_queue:{e}') == 1 });
 $one->start("SELECT redis_condition_wait('e')");
-is($two->wait(limit(60))->error, undef, 'who waits for the fair lock is told');
+is($two->wait(limit(60))->error, undef, 'who waits for the fair lock is notified');
 $two->query_is("SELECT redis_condition_notify('e'), redis_unlock('e')", '1|t');
 is(told($one), 't');
 $one->query_is("SELECT redis_unlock('e')", 't');
@@ -202,13 +202,13 @@ $one->query_is("SELECT redis_unlock('h')", 't');
 $one->query('CREATE TABLE t (a int)');
 $one->query("SET client_min_messages = error");
 
-# It waits in its subtransaction, and is told.
+# It waits in its subtransaction, and is notified.
 sub wait_and_be_told ($key)
 {
 	await($one, $key);
 	$three->query_is("SELECT redis_lock('$key'), redis_condition_notify('$key'), redis_unlock('$key')",
 		'|1|t');
-	return is(told($one), 't', 'told');
+	return is(told($one), 't', 'notified');
 }
 
 # A rollback to a savepoint takes no session-level lock away.
@@ -245,7 +245,7 @@ is($one->wait(limit(60))->value, 'false', 'who catches the error does not have t
 $one->query_is("RESET lock_timeout; SELECT redis_unlock('c')", 'f', 'lost');
 $three->query_is("SELECT redis_unlock('c')", 't');
 
-# Lost after it was had again: taken before the savepoint it concerns the commit, ...
+# Lost after it was taken again: taken before the savepoint it concerns the commit, ...
 $one->query("SET lockredis.commit_guard = 'lease'; BEGIN; SELECT redis_lock('d'); INSERT INTO t VALUES (1); SAVEPOINT s");
 wait_and_be_told('d');
 $three->take_away('d');

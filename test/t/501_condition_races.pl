@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
 # No notification of a condition is lost: one that comes at the end of the waiter's limit; of
-# waiters that are cancelled when they were told, stand still, or crash with their server; a
+# waiters that are cancelled when they were notified, stand still, or crash with their server; a
 # watchdog that ends, answers that are lost, requests that come late.  What is told to those is the
 # next one's, or they have it.  (Before it is subscribed, with a connection that is lost, and a
 # first request that is not answered: the simulator's mutants confirm_ignored, still_subscribed and
@@ -16,7 +16,7 @@ my $notifier = patient($far);
 my $next = patient($far);
 my $soon = limit(60);
 
-# Of a waiter who has the lock again, and nobody else was told.
+# Of a waiter who has the lock again, and nobody else was notified.
 sub has_it ($session, $key, $name)
 {
 	is(told($session), 't', $name);
@@ -50,7 +50,7 @@ sub waits_on ($session, $key, $name)
 	my $id = $proxy->rule(on => 'message', match => 'lockredis_condition__channel:{b}:',
 		action => 'drop');
 	await($waiter, 'b', '', limit(5) . 's');
-	notify('b', 1, 'told');
+	notify('b', 1, 'notified');
 	$proxy->wait_for_rule($id);
 	has_it($waiter, 'b', 'told at its limit');
 	$proxy->clear;
@@ -58,30 +58,30 @@ sub waits_on ($session, $key, $name)
 }
 
 #
-#    W: is told, and waits for the lock, which N keeps
+#    W: is notified, and waits for the lock, which N keeps
 #    W: is cancelled (terminated, or at a limit: the simulator's mutants condition_told_kept and
 #       condition_passed_as_acted)
-#    X: is told instead
+#    X: is notified instead
 #
 {
 	my $waiter = patient($near);
 
 	$_->query("SELECT redis_lock('c')"), await($_, 'c') foreach $waiter, $next;
-	$notifier->query_is("SELECT redis_lock('c'), redis_condition_notify('c')", '|1', 'one is told');
+	$notifier->query_is("SELECT redis_lock('c'), redis_condition_notify('c')", '|1', 'one is notified');
 	$near->wait_for_waiters('c', 1);
 	poll_until('it waits for the lock', sub {
 		$near->count_locks("key = 'c' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
 	waits_on($next, 'c', 'not the other');
 	$waiter->cancel;
-	$waiter->wait($soon)->fails('57014', qr/cancel/, 'the one who was told is cancelled');
-	poll_until('the other one is told', sub { waiting('c') == 0 });
+	$waiter->wait($soon)->fails('57014', qr/cancel/, 'the one who was notified is cancelled');
+	poll_until('the other one is notified', sub { waiting('c') == 0 });
 	$notifier->query_is("SELECT redis_unlock('c')", 't');
 	has_it($next, 'c', 'the other one instead');
 	$waiter->query_warns("SELECT redis_unlock('c')", 'f', '01000', qr/given back/, 'lost');
 	$waiter->quit;
 }
 
-# The same while it sleeps: nobody is told in vain.
+# The same while it sleeps: nobody is notified in vain.
 {
 	my $waiter = patient($near);
 
@@ -101,8 +101,8 @@ sub waits_on ($session, $key, $name)
 }
 
 #
-#    W: stands still; is told
-#    X: is told instead, when W has not run for a second
+#    W: stands still; is notified
+#    X: is notified instead, when W has not run for a second
 #    W: runs: has the lock again, and looks for himself
 #
 {
@@ -111,7 +111,7 @@ sub waits_on ($session, $key, $name)
 	$_->query("SELECT redis_lock('e')"), await($_, 'e') foreach $waiter, $next;
 	$waiter->freeze;
 	notify('e', 1, 'one who stands still');
-	poll_until('the other one is told', sub { waiting('e') == 0 });
+	poll_until('the other one is notified', sub { waiting('e') == 0 });
 	has_it($next, 'e', 'the other one');
 	$waiter->thaw;
 	has_it($waiter, 'e', 'and that one, perhaps for nothing');
@@ -131,16 +131,16 @@ sub waits_on ($session, $key, $name)
 	notify('f', 1, 'one who does not count for long');
 	poll_until('its time is over', sub { !$redis->cmd('EXISTS', condition_key('told', 'f'))
 		  || $redis->cmd('ZCOUNT', condition_key('told', 'f'), '-inf', time * 1000) == 1 });
-	notify('f', 0, 'what it was told is the next one\'s');
+	notify('f', 0, 'its notification is the next one\'s');
 	has_it($next, 'f', 'the next one');
 	kill 'CONT', $watchdog;
 	$waiter->thaw;
-	has_it($waiter, 'f', 'the one who was told first');
+	has_it($waiter, 'f', 'the one who was notified first');
 	$waiter->quit;
 }
 
 #
-# A server crashes with one that was told, and waits for the lock: the next one finds that out
+# A server crashes with one that was notified, and waits for the lock: the next one finds that out
 # when it asks again.
 #
 {
@@ -149,7 +149,7 @@ sub waits_on ($session, $key, $name)
 	my $live = $far->session(settings => { 'lockredis.wait_lease' => limit(6) . 's' });
 
 	$_->query("SELECT redis_lock('g')"), await($_, 'g') foreach $waiter, $live;
-	$notifier->query_is("SELECT redis_lock('g'), redis_condition_notify('g')", '|1', 'told');
+	$notifier->query_is("SELECT redis_lock('g'), redis_condition_notify('g')", '|1', 'notified');
 	poll_until('it waits for the lock', sub {
 		$near->count_locks("key = 'g' AND kind = 'reentrant' AND waiting_since IS NOT NULL") });
 	waits_on($live, 'g', 'crash: not the other');
@@ -169,7 +169,7 @@ sub waits_on ($session, $key, $name)
 	$waiter->query("SELECT redis_lock('h')");
 	await($waiter, 'h');
 	$near->replace_watchdog;
-	notify('h', 1, 'told');
+	notify('h', 1, 'notified');
 	has_it($waiter, 'h', 'it subscribes again');
 	$waiter->quit;
 }
@@ -207,9 +207,9 @@ sub waits_on ($session, $key, $name)
 	my $id = $proxy->rule(match => 'lockredis_condition_waiting:{l}', action => 'cut');
 	is($teller->query("SELECT redis_condition_notify('l')")->sqlstate, '58030', 'no answer');
 	$proxy->clear;
-	is(scalar waiting('l'), 1, 'one was told');
+	is(scalar waiting('l'), 1, 'one was notified');
 	$teller->query_is("SELECT redis_unlock('l')", 't', 'who tells has the lock all the same');
-	has_it($next, 'l', 'the one who was told');
+	has_it($next, 'l', 'the one who was notified');
 	notify('l', 1, 'told', $teller);
 	has_it($notifier, 'l', 'the other one');
 	$teller->quit;

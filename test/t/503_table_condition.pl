@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Conditions of locks in table mode: who is told, what the lock is afterwards, limits, who is
-# cancelled when he was told, and a worker that ends.
+# Conditions of locks in table mode: who is notified, what the lock is afterwards, limits, who is
+# cancelled when he was notified, and a worker that ends.
 # A condition is no lock, so no guarantee speaks of it.
 
 use LockRedis::Test;
@@ -36,7 +36,7 @@ is($node->value("SELECT count(*) FROM redis_lock_rows"), 0, 'nobody has it');
 foreach ($one, $two)
 {
 	$notifier->query_is("SELECT redis_lock('a'), redis_condition_notify('a'), redis_unlock('a')",
-		'|1|t', 'one is told');
+		'|1|t', 'one is notified');
 	is(told($_), 't', 'the one who waits longest');
 	$_->query_is("SELECT redis_hold_count('a'), redis_unlock_all()", '2|1', 'as before');
 }
@@ -64,9 +64,9 @@ await($one, 'b');
 $two->query("SELECT redis_lock('b')");
 await($two, 'b');
 $notifier->query_is("SELECT redis_lock('b'), redis_condition_notify('b')", '|1');
-$one->wait(limit(60))->fails('55P03', qr/lock timeout/, 'told, but the lock was not to be had');
+$one->wait(limit(60))->fails('55P03', qr/lock timeout/, 'notified, but the lock was not free');
 $notifier->query_is("SELECT redis_unlock('b')", 't');
-is(told($two), 't', 'so another one is told');
+is(told($two), 't', 'so another one is notified');
 $two->query_is("SELECT redis_unlock('b')", 't');
 $one->query_warns("RESET lock_timeout; SELECT redis_unlock('b')", 'f', '01000', qr/given back/, 'lost');
 

@@ -29,7 +29,7 @@ $cluster->wait_until_used($node);
 
 sub redisson_wakes_us ($key, $where)
 {
-	# Redisson has it: a session waits, and is told
+	# Redisson has it: a session waits, and is notified
 	$java->call('a.1', 'lock', $key, -1)->or_die;
 	$us->query_is("SELECT redis_try_lock('$key')", 'f', "$where: Redisson keeps us out");
 	$node->queue_up($key, $us => "SELECT redis_lock('$key')");
@@ -41,7 +41,7 @@ sub redisson_wakes_us ($key, $where)
 
 sub we_wake_redisson ($key)
 {
-	# A session has it: Redisson waits, and is told
+	# A session has it: Redisson waits, and is notified
 	my $waits = $java->send('a.2', 'lock', $key, -1);
 	$cluster->wait_for_subscribers($key, 1);
 	$us->query_is("SELECT redis_unlock('$key')", 't', 'given back');

@@ -143,7 +143,7 @@ foreach my $n (0, 1, 3)
 	$nodes[$n]->cmd('HSET', 'o', "other:$n", 1);
 	$nodes[$n]->cmd('PEXPIRE', 'o', 600_000);
 }
-$one->query_is("SELECT redis_try_lock('o')", 'f', 'busy: a majority is not to be had');
+$one->query_is("SELECT redis_try_lock('o')", 'f', 'busy: no majority is free');
 poll_until('ours to be gone', sub {
 	(join ' ', map { join ',', '-', keys %{ $_->hash('o') } } @nodes) eq
 	  '-,other:0 -,other:1 - -,other:3 -' });
@@ -151,7 +151,7 @@ $one->query_is("SELECT redis_is_locked('o'), redis_lock_owner('o') IS NULL",
 	't|t', 'locked, and nobody is the owner');
 $one->query_is("SELECT redis_force_unlock('o')", 't', 'taken from all of them');
 $masters->wait_for_owners('o', 0);
-$one->query_is("SELECT redis_try_lock('o')", 't', 'so it can be had');
+$one->query_is("SELECT redis_try_lock('o')", 't', 'so it can be acquired');
 $one->query_is("SELECT redis_force_unlock('o')", 't', 'and taken away');
 $masters->wait_for_owners('o', 0);
 $one->query("SELECT redis_unlock_all()");
@@ -182,7 +182,7 @@ $one->query("SELECT redis_unlock_all()");
 
 {
 	$one->query("SELECT redis_multi_lock(ARRAY['a', 'b', 'd'])");
-	cmp_ok($masters->have($_), '>=', 3, "$_ is had by a majority") foreach qw(a b d);
+	cmp_ok($masters->have($_), '>=', 3, "$_ is held by a majority") foreach qw(a b d);
 	$two->query_is("SELECT redis_try_multi_lock(ARRAY['d', 'e'])", 'f', 'all or none');
 	$masters->wait_for_owners('e', 0);
 	$one->query("SELECT redis_multi_unlock(ARRAY['a', 'b', 'd'])");

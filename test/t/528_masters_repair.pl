@@ -112,7 +112,7 @@ counted(0, 'nothing');
 	$third->foreign_lock('taken');
 	my ($foreign) = keys %{ $third->hash('taken') };
 
-	poll_until('it to be had',
+	poll_until('it to be acquired',
 		sub { $session->value("SELECT redis_try_lock('taken')") eq 't' });
 	pause(2.5);
 	is((keys %{ $third->hash('taken') })[0], $foreign, 'what another has there stays his');

@@ -27,7 +27,7 @@ sub pairs ($session, $n)
 	my $result = $session->query(
 		"SELECT count(*) FROM generate_series(1, $n) n WHERE redis_try_lock('k') AND redis_unlock('k')");
 
-	is($result->out, $n, "$n locks are had") if $result->out ne $n;
+	is($result->out, $n, "$n locks are held") if $result->out ne $n;
 	return $result->ms;
 }
 

@@ -8,7 +8,7 @@
 # permit nobody has to wake him.
 #
 # Before that: who waits for a lock in a slot that is on its way to another node, and that has
-# been moved already.  Its release is told there, where nobody can subscribe yet.  So he asks
+# been moved already.  Its release is published there, where nobody can subscribe yet.  So he asks
 # again and again, whether he has begun to wait before that or after it.
 #
 # Then a master gets a slot that had none, and gives it away again.
@@ -130,7 +130,7 @@ foreach my $kind (grep { $_ ne 'permit' } @few)
 ok($waiter{reentrant}->is_running, 'reentrant: still waited for');
 $patient->query_is("SELECT redis_unlock('$key{reentrant}')", 't', 'given back');
 is($waiter{reentrant}->wait(limit(90))->error, undef, 'who waited has it');
-does($patient, 'condition', 'free', $key{condition}, 'told');
+does($patient, 'condition', 'free', $key{condition}, 'notified');
 is($waiter{condition}->wait(limit(90))->error, undef, 'who waited for it knows');
 $_->query('SELECT redis_unlock_all()') foreach $one, $patient, values %waiter;
 

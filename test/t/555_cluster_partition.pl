@@ -94,7 +94,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$two->query('SET lockredis.min_replicas = 1');
 	foreach my $key ($theirs, $elsewhere)
 	{
-		poll_until("$key to be had", sub { !$two->query("SELECT redis_lock('$key')")->error });
+		poll_until("$key to be free", sub { !$two->query("SELECT redis_lock('$key')")->error });
 	}
 	$one->query("SELECT redis_lock('$ours')");
 	wait_for_replicas($theirs, $elsewhere, $ours);
@@ -114,7 +114,7 @@ my ($two, $other) = map { $far->session } 1 .. 2;
 	$asker->start("SELECT redis_lock('$theirs')");
 	$one->query_is("SELECT redis_is_held('$ours')", 't', 'at another master: held');
 	$one->query_is("SELECT redis_extend('$ours', NULL)", 't', 'and renewed');
-	is($asker->wait(limit(120))->error, undef, 'what was held over there is had, in the end');
+	is($asker->wait(limit(120))->error, undef, 'what was held over there is acquired, in the end');
 	$two->query_is("SELECT redis_is_held('$theirs')", 'f', 'when its holder knew that it is lost');
 	$one->query_is("SELECT redis_lock('$elsewhere'), redis_unlock('$elsewhere')", '|t',
 		'and what it held at another master');

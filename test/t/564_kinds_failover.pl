@@ -2,7 +2,7 @@
 
 # Token and read-write locks, permits, semaphores, latches, conditions and several keys at once at
 # a failover to a replica that has all of it: who has one keeps it, who waits waits on and gets
-# what is given back at the new master, who waits for a condition is told there; what was to be
+# what is given back at the new master, who waits for a condition is notified there; what was to be
 # counted counts once.  Read and write locks that it has not are lost, and told.  And a token lock
 # that too few replicas have confirmed is not had.
 # (Another master between two grants of one answer is the simulator's: its mutant master_grant.)
@@ -82,9 +82,9 @@ end_waits('at the next master', %key);
 
 $node->wait_for_loss($_) foreach 'gone', 'gone too';
 $reader->query_warns("SELECT redis_read_unlock('gone')", 'f', '01000', qr/lost/,
-	'a reader is told');
+	'a reader is notified');
 $writer->query_warns("SELECT redis_write_unlock('gone too')", 'f', '01000', qr/lost/,
-	'a writer is told');
+	'a writer is notified');
 $writer->query_is("SELECT redis_is_held('written', 'write'), redis_write_unlock('written'), "
 	. "redis_is_held('written', 'read'), redis_read_unlock('written')", 't|t|t|t',
 	'a writer that reads');

@@ -23,7 +23,7 @@ import (
 //   - a wait for a condition is that all holds end during the call, and then begin again,
 //   - a fencing token is higher than those of all former holders.
 //
-// A key may be had for reading, by many at once, unless somebody else writes; who
+// A key may be held for reading, by many at once, unless somebody else writes; who
 // writes may read, too, and goes on reading when it has written; who only reads does
 // not get it for writing.
 type lockState struct {

@@ -27,8 +27,8 @@ const (
 var fallbackSettings = fmt.Sprintf("lockredis.mode = 'fallback'\n"+
 	"lockredis.fallback_after = '%s'\n", millis(fallbackAfter))
 
-// Locks of the first three are carried over; of the others it is only said that none is had
-// twice, and that no loss is silent.  What nobody owns cannot be had during an outage, and
+// Locks of the first three are carried over; of the others it is only said that none is held
+// twice, and that no loss is silent.  What nobody owns cannot be acquired during an outage, and
 // is neither more nor less after it.
 var fallbackKinds = []*Kind{lockKind.withFallback(), fairKind.withFallback(),
 	multiKind.withFallback(), readWriteKind.withoutFallback(), tokenKind.withoutFallback(),

@@ -18,13 +18,13 @@ const (
 	opHeld   = "held"   // redis_is_held: the result is true or false
 	opCount  = "count"  // redis_hold_count
 	opWait   = "wait"   // for a condition: in the model it is a drop, and
-	opAgain  = "again"  // that it is had as before
+	opAgain  = "again"  // that it is held as before
 	opDown   = "down"   // count a latch down
 	opAwait  = "await"  // wait until one is zero: ok, or busy if it is not
 	opJob    = "job"    // redis_with_lock: had somewhere in between, and for Limit at least
 )
 
-// How it is had: a key is locked in the first way, or in the next two, or it is one of permits.
+// How it is taken: a key is locked in the first way, or in the next two, or it is one of permits.
 const (
 	modeAlone = ""
 	modeRead  = "read"

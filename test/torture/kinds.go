@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Kind of lock is what a round has: how it is had, what is done with it, and by
+// A Kind of lock is what a round takes: how it is taken, what is done with it, and by
 // whom else.
 type Kind struct {
 	name   string

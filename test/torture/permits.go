@@ -237,7 +237,7 @@ func permitStep(s lockState, c Call) (bool, interface{}) {
 	return readStep(s, c)
 }
 
-// allHad are the times when all permits were had, or may have been; occupied() is the
+// allHad are the times when all permits were held, or may have been; occupied() is the
 // same of locks.
 func allHad(calls []Call, b Bounds, early bool) []span {
 	var had, blocked []span

@@ -156,7 +156,7 @@ var rightHistories = []rightHistory{
 		call("a", opLock, 0, 1), call("a", opLock, 1, 2), counted(call("a", opCount, 3, 4), 2),
 		call("a", opUnlock, 4, 5), answer(call("a", opHeld, 5, 6), "true"),
 		call("a", opUnlock, 6, 7), call("b", opLock, 7, 8), call("b", opUnlock, 8, 9)}, nil},
-	{"a key that is had when a job has held it for long enough", []Call{
+	{"a key that is taken when a job has held it for long enough", []Call{
 		limited(call("a", opJob, 0, 1), 2*time.Second), call("b", opLock, 1, 3),
 		call("b", opUnlock, 3, 4)}, nil},
 	{"a key that its own job still holds", []Call{

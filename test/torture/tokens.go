@@ -30,7 +30,7 @@ var tokenKind = &Kind{
 
 var tokens int64
 
-// A TokenLock is had by this client, who may let others give it back.
+// A TokenLock is held by this client, which may let others release it.
 type TokenLock struct {
 	at    slot
 	token string

@@ -11,7 +11,7 @@ LockRedis::RedisLocks - locks in a Redis, as another client sees and writes them
   $redis->owner_of('key');
   $redis->foreign_lock('key');                # somebody:1, for ten minutes
   $redis->foreign_lock('key', owner => 'elsewhere:1', ms => 500);
-  $redis->foreign_unlock('key');              # how many were told
+  $redis->foreign_unlock('key');              # how many were notified
   $redis->wait_for_subscribers('key', 1);
   $redis->after_second_look('key', sub { $s->start("SELECT redis_lock('key')") });
   $redis->wait_for_key('key', 0);             # until it is gone
@@ -73,7 +73,7 @@ sub foreign_lock ($self, $key, %opts)
 	return;
 }
 
-# Whoever has it has it no longer, and those who wait are told: how many.
+# Whoever has it has it no longer, and those who wait are notified: how many.
 sub foreign_unlock ($self, $key)
 {
 	$self->cmd('DEL', $key);
@@ -82,7 +82,7 @@ sub foreign_unlock ($self, $key)
 
 sub tell_waiters ($self, $key) { return $self->cmd('PUBLISH', $self->channel($key), '0'); }
 
-# Where the release of a lock is told
+# Where the release of a lock is published
 sub channel ($self, $key) { return 'redisson_lock__channel:' . ($key =~ /\{/ ? $key : "{$key}"); }
 
 sub wait_for_subscribers ($self, $key, $count)

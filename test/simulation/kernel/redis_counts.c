@@ -7,7 +7,7 @@
  * There is a book of all tickets: the workload says what became of the call that made the
  * request, what Redis has says how often it was counted.  So a request that is repeated
  * after its ticket was forgotten, or given up though it was promised, is found when it
- * happens, or when the schedule is over.  What is free and what is had are as many permits
+ * happens, or when the schedule is over.  What is free and what is held are as many permits
  * before a script as after it, unless it says how many there are.
  *
  * What was counted is not judged any more once a node has lost data.
@@ -452,7 +452,7 @@ check_value(const ScriptCall *call, const Number *n)
 				 n->name, (long long) value, call->name, (long long) n->value);
 }
 
-/* What is free and what is had are all that there is. */
+/* What is free and what is held are all that there is. */
 static void
 check_total(const ScriptCall *call, const Number *n)
 {

@@ -42,13 +42,13 @@ extern void redis_counts_server_ended(void);
 /* When was the latch open last?  Now, if it is. */
 extern int64_t redis_latch_open_at(const char *key);
 
-/* Could so many be had now; or, of a latch, is it open? */
+/* Could so many be acquired now; or, of a latch, is it open? */
 extern bool redis_counts_has(const char *key, int64_t amount);
 
 /* That permit is nobody's here from now on: it belongs to who has its id. */
 extern void redis_note_permit(const char *key, const char *id);
 
-/* Until when (sim_now() time) that permit is had; 0: it is not. */
+/* Until when (sim_now() time) that permit is held; 0: it is not. */
 extern int64_t redis_permit_until(const char *key, const char *id);
 
 /* The most that there ever were of that key. */

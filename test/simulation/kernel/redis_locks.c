@@ -36,7 +36,7 @@ typedef struct Token
 	char		digest[REDIS_OWNER];
 	char		instance[REDIS_OWNER];
 	RedisTokenState state;
-	uint32_t	expired;		/* masters where its time has run out while it was had:
+	uint32_t	expired;		/* masters where its time has run out while it was held:
 								 * bits */
 } Token;
 
@@ -421,7 +421,7 @@ is_beside(const ScriptCall *call, const Had *writer)
 	return script_names(call, field);
 }
 
-/* What is made may be had beside what was there before. */
+/* What is made may be held beside what was there before. */
 static void
 check_alone(const ScriptCall *call, const Had *made)
 {

@@ -215,7 +215,7 @@ extern int	redis_place_of(const char *name);
 extern int64_t redis_owned_until(const char *key, const char *owner);
 extern int64_t redis_owned_there_until(int node, const char *key, const char *owner);
 
-/* Is there anybody at the present node beside whom it could not be had? */
+/* Is there anybody at the present node beside whom it could not be held? */
 extern bool redis_keeps_from(const char *key, bool shared);
 
 /* Has nobody the key at the present node, and was that place told that it is its turn? */

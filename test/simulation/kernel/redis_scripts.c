@@ -66,7 +66,7 @@ add_had(const View *v, void *arg)
 	Had		   *had = &list->had[list->n++];
 
 	if (list->n == MAX_HAD)
-		sim_fail("simulator", "too much is had");
+		sim_fail("simulator", "too much is held");
 	had->kind = v->kind;
 	put(had->key, sizeof(had->key), v->key);
 	put(had->in, sizeof(had->in), v->in);

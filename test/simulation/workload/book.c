@@ -6,7 +6,7 @@
  *
  * It is the client's view: counts go up when a function says that the lock was
  * taken, down when one says that it was given back, and with the ends of
- * transactions and savepoints.  A loss changes no count: what is lost is had
+ * transactions and savepoints.  A loss changes no count: what is lost is held
  * until it is unlocked.
  *
  * Copyright (c) 2026, lockredis contributors

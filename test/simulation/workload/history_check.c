@@ -99,7 +99,7 @@ check_history(void)
 		sim_reached("history not judged: too long");
 		return;
 	}
-	/* Permits, and what is had again after a condition, are in no history. */
+	/* Permits, and what is held again after a condition, are in no history. */
 	if (!sim_config.counts && !sim_config.conditions)
 		check_statistics();
 

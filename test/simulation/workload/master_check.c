@@ -682,7 +682,7 @@ __wrap_lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerm
 	if (result == GRANTED && disowned)
 		sim_fail("left behind", "%s is held by what the watchdog is about to give back", key->name);
 	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
-		sim_fail("former master", "a lock is had that it has granted");
+		sim_fail("former master", "a lock is held that it has granted");
 	if (result == GRANTED)
 		check_issuer(hold, op);
 	if (result == GRANT_STALE)
@@ -734,6 +734,6 @@ __wrap_lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms 
 	result = __real_lt_grant_unqueued(name, op, terms, hold);
 	asked_at = 0;
 	if (result == GRANTED && op->sent.topology != 0 && op->sent.topology != before)
-		sim_fail("former master", "a lock is had that it has granted with others");
+		sim_fail("former master", "a lock is held that it has granted with others");
 	return result;
 }

@@ -35,7 +35,7 @@ extern Datum lockredis_permit_extend(PG_FUNCTION_ARGS);
 #define WRONG(...) sim_fail("holds", __VA_ARGS__)
 
 /* ----------
- * What is had
+ * What is held
  * ----------
  */
 

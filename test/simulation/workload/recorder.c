@@ -153,7 +153,7 @@ extern bool __wrap_session_multi_lock(const LrName *const *names, int n,
 									  const AcquireRequest *request);
 
 /*
- * Each of the keys is taken at a moment of its own.  One that is had for a while and
+ * Each of the keys is taken at a moment of its own.  One that is held for a while and
  * given back when the call fails is a lock that had no effect.
  */
 bool

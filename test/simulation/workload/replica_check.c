@@ -95,7 +95,7 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 		memcmp(before->scope, h->scope, sizeof(before->scope)) != 0)
 		return;
 	if (item->min_replicas < before->wanted)
-		sim_fail("unconfirmed", "%.*s is had for longer, and %d of %d replicas were asked",
+		sim_fail("unconfirmed", "%.*s is held for longer, and %d of %d replicas were asked",
 				 item->name_len, item->name, item->min_replicas, before->wanted);
 	if (before->wanted > 0 && h->claim.store == STORE_REDIS && h->state == HOLD_HELD)
 		check_replica(item->name, item->name_len, item->owner, server_time(deadline));

@@ -298,7 +298,7 @@ check_shard(LrIndex k, LrIndex i, const char *owner)
 }
 
 /*
- * Redis has each permit that is believed to be had, until the end of its lease, and there
+ * Redis has each permit that is believed to be held, until the end of its lease, and there
  * are no more of them than there ever were.
  */
 static void
@@ -330,7 +330,7 @@ check_permits(LrIndex k)
 					 until == 0 ? 0.0 : (until - sim_now()) / 1000.0);
 	}
 	if (n > redis_permits_most(lt_keys[k].name))
-		sim_fail("two holders", "%d permits of %s are had, and there were never more than %d",
+		sim_fail("two holders", "%d permits of %s are held, and there were never more than %d",
 				 n, lt_keys[k].name, redis_permits_most(lt_keys[k].name));
 }
 

@@ -33,7 +33,7 @@
  * ----------
  */
 
-/* Only what has been renewed for a while: a scope may be there before it is had. */
+/* Only what has been renewed for a while: a scope may be there before it is held. */
 static int64
 renewed_lease_ms(const ScopeHold *scope)
 {

@@ -34,7 +34,7 @@ What redis_condition_wait returned to it.
 
 =item await($session, $key [, $condition [, $wait]])
 
-It has the lock, and waits for the condition, and what it is told arrives; returns its owner
+It has the lock, and waits for the condition, and the notification arrives; returns its owner
 there.
 
 =back
