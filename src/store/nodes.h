@@ -512,7 +512,7 @@ extern void topology_set_reason(const char *reason);
 /* ----------
  * cluster.c: Which node of a Redis Cluster has which slot, as all processes know it.
  *
- * In shared memory.  The watchdog asks the nodes (store/redis/cluster_batch.h) and
+ * In shared memory.  The watchdog asks the nodes (store/redis/cluster_map.h) and
  * writes; a process that sends a request, or has received a reply, reads, and may want
  * a new map.  If lockredis.url names no cluster, all keys are in one "slot".
  *

@@ -90,7 +90,7 @@ sub struck ($function, $sql, $out, @before)
 # ----------
 
 run($one, "SELECT redis_lock('k', '1h')");
-is(strike_in('node_batch_start', "SELECT redis_extend('k', '2h')", 't'),
+is(strike_in('part_batch_start', "SELECT redis_extend('k', '2h')", 't'),
 	'1, 1, 1', 'before it begins: over another connection');
 is(strike_in('node_batch_check_connection', "SELECT redis_extend('k', '3h')", 't'), '0, 0, 1', 'too late, one request');
 run($one, "SELECT redis_unlock('k')");

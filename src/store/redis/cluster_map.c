@@ -29,7 +29,7 @@
 
 #include "settings.h"
 #include "store/nodes.h"
-#include "store/redis/cluster_batch.h"
+#include "store/redis/cluster_map.h"
 
 /* How long nodes may take to learn the new number of another one. */
 #define NUMBER_SETTLES		(10 * LR_US_PER_S)
@@ -717,7 +717,7 @@ cluster_map_apply(ClusterClaims *a)
 }
 
 /*
- * cluster_map_start --- see cluster_batch.h
+ * cluster_map_start --- see cluster_map.h
  *
  * An earlier watchdog may have left rows of replicas that nobody reports any more.
  */

@@ -25,7 +25,7 @@
 
 #include "settings.h"
 #include "store/nodes.h"
-#include "store/redis/cluster_batch.h"
+#include "store/redis/cluster_map.h"
 #include "store/redis/conn.h"
 
 #define SCOUTS				3

@@ -925,19 +925,6 @@ nbatch_begin(NodeBatch *b, int64 now)
 }
 
 /*
- * node_batch_start --- see node_batch.h
- */
-void
-node_batch_start(NodeBatch *b, StoreOp *ops, int nops, int64 deadline)
-{
-	int64		now = lr_now();
-
-	node_batch_drop(b);
-	batch_start(&b->batch, ops, nops, deadline);
-	nbatch_begin(b, now);
-}
-
-/*
  * node_batch_join --- see node_batch.h
  *
  * Operations that come later go out in the next pass, and may have as many passes as the

@@ -150,13 +150,10 @@ typedef struct NodeBatch
 extern bool node_batch_make(NodeBatch *b, NodeId node, const char *role,
 							bool patient, bool judge);
 
-/* Begin a batch; an operation that is refused at once has its outcome on return. */
-extern void node_batch_start(NodeBatch *b, StoreOp *ops, int nops,
-							 int64 deadline);
-
 /*
- * Begin or continue a batch at several nodes: "n" of these operations, those whose
- * StoreSent.part is "part", are for this node.
+ * Begin a batch, or add to the one under way: "n" of these operations, those whose
+ * StoreSent.part is "part", are for this node.  One that is refused at once has its
+ * outcome on return.
  */
 extern void node_batch_join(NodeBatch *b, StoreOp *ops, int nops, int part, int n,
 							int64 deadline);
@@ -229,7 +226,7 @@ typedef struct NodeSetMethod
 
 	/*
 	 * The nodes have worked, or it is time (look_at, over): go on with the batch, or
-	 * end it.  NULL: nothing to do.
+	 * end it.
 	 */
 	void		(*look) (NodeSet *s);
 
@@ -244,9 +241,6 @@ typedef struct NodeSetMethod
 
 	/* Is each operation for one of the nodes only? */
 	bool		parted;
-
-	/* See StoreRoutine; NULL: never. */
-	bool		(*leave) (NodeSet *s, StoreAnswered answered);
 } NodeSetMethod;
 
 struct NodeSet
@@ -261,7 +255,7 @@ struct NodeSet
 	int			home;			/* node that all is about which concerns no lock;
 								 * NODE_NONE: any */
 	int			needed;			/* connected to so many it is connected */
-	StoreBatch *batch;			/* the caller's */
+	StoreBatch	batch;			/* the caller's */
 	int64		look_at;		/* when to look at the batch; LR_NEVER */
 	bool		over;			/* its deadline has passed */
 	bool		leave;			/* end what cannot be sent now */
@@ -273,6 +267,41 @@ node_set_is_busy(const NodeSet *s, int i)
 {
 	return s->node[i] != NULL && s->node[i]->batch.active;
 }
+
+/* ----------
+ * part_batch.c: A batch whose operations each go to one node: the only one or, in a
+ * Redis Cluster, the one that has its slot.
+ *
+ * There is a link to each node that was needed so far.  All links work at the same time
+ * on operations of the same array: StoreSent.part says to which link an operation
+ * belongs.  If a node sends an operation elsewhere, it leaves that link and is routed
+ * again.
+ *
+ * Nothing waits here, raises or allocates in a memory context.
+ * ----------
+ */
+
+typedef struct PartBatch
+{
+	NodeSet		set;			/* batch.left counts operations that belong to no
+								 * link; batch.error is that of the last failure;
+								 * look_at says when to route again */
+	int64		refused_at;		/* when a node last sent an operation elsewhere */
+	int64		map_wanted_at;	/* when we last asked for a new map */
+	int64		map_until;		/* how long to wait for the first map */
+	uint32		routed_by;		/* topology_epoch() when operations were last routed */
+	int			tried_again;	/* retries because the keys of a script were
+								 * not all there */
+	bool		home_failed;	/* batch.error is that at "home" */
+} PartBatch;
+
+extern NodeBatch *part_batch_link(NodeSet *s, int row);
+
+/* See NodeSetMethod; the set is that of a PartBatch. */
+extern void part_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
+extern void part_batch_look(NodeSet *s);
+extern void part_batch_abandon(NodeSet *s);
+extern void part_batch_drop(NodeSet *s);
 
 /* ----------
  * flight.c: Commands of a batch that are in flight to one Redis node, and what becomes of

@@ -211,8 +211,6 @@ typedef struct QuorumBatch
 {
 	NodeSet		set;			/* its nodes are those of the links */
 	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: not needed so far, or out of memory */
-	StoreBatch	batch;			/* the caller's */
-
 	/* All operations are looked at again if one of these has changed. */
 	uint32		silent;			/* nodes (bits) not worth waiting for */
 	uint32		epochs;			/* sum of their socket epochs, connections and lives */

@@ -34,7 +34,7 @@ quorum_batch_drop(NodeSet *s)
 {
 	QuorumBatch *b = (QuorumBatch *) s;
 
-	batch_forget(&b->batch);
+	batch_forget(&b->set.batch);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 		if (b->link[i] != NULL)
 			link_cancel(b->link[i]);
@@ -104,7 +104,7 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 
 	quorum_batch_drop(s);
 	quorum_look_where(b);
-	batch_start(&b->batch, ops, nops, deadline);
+	batch_start(&b->set.batch, ops, nops, deadline);
 	s->over = b->was_over = false;
 	s->look_at = 0;
 	if (nops > b->nstates)
@@ -113,9 +113,9 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 
 		if (states == NULL)
 		{
-			batch_set_error(&b->batch, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
-			batch_give_up(&b->batch, STORE_DOWN);
-			(void) batch_finish(&b->batch);
+			batch_set_error(&b->set.batch, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+			batch_give_up(&b->set.batch, STORE_DOWN);
+			(void) batch_finish(&b->set.batch);
 			return;
 		}
 		b->states = states;
@@ -144,7 +144,7 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 			if (quorum_may_ask(l, owed, kind) && !link_is_tainted(l, &ops[i], now))
 				put += quorum_put(b, row, i, &ops[i], quorum_group(&ops[i]), kind);
 		}
-		link_ask(l, put, b->batch.deadline);
+		link_ask(l, put, b->set.batch.deadline);
 	}
 	for (int row = 0; row < s->n; row++)
 		if (node_set_is_busy(s, row))
@@ -157,7 +157,7 @@ quorum_batch_look(NodeSet *s)
 {
 	QuorumBatch *b = (QuorumBatch *) s;
 
-	if (b->batch.active)
+	if (b->set.batch.active)
 		quorum_look(b);
 	else
 	{
@@ -178,15 +178,15 @@ quorum_batch_abandon(NodeSet *s)
 	QuorumBatch *b = (QuorumBatch *) s;
 	int			n;
 
-	if (!b->batch.active)
+	if (!b->set.batch.active)
 		return;
-	for (int i = 0; i < b->batch.nops; i += n)
+	for (int i = 0; i < b->set.batch.nops; i += n)
 	{
-		n = quorum_group(&b->batch.ops[i]);
-		if (b->batch.ops[i].outcome == STORE_PENDING && b->batch.ops[i].kind == STORE_CREATE)
+		n = quorum_group(&b->set.batch.ops[i]);
+		if (b->set.batch.ops[i].outcome == STORE_PENDING && b->set.batch.ops[i].kind == STORE_CREATE)
 			quorum_undo(b, i, n, false);
 		for (int k = i; k < i + n; k++)
-			if (b->batch.ops[k].outcome == STORE_PENDING)
+			if (b->set.batch.ops[k].outcome == STORE_PENDING)
 				quorum_settle(b, k, STORE_UNKNOWN);
 	}
 	for (int i = 0; i < b->set.n; i++)
@@ -195,9 +195,9 @@ quorum_batch_abandon(NodeSet *s)
 			link_cancel(b->link[i]);
 			node_batch_process(&b->link[i]->node, false, false);
 		}
-	batch_set_error(&b->batch, ERRCODE_STORE_FAILED,
+	batch_set_error(&b->set.batch, ERRCODE_STORE_FAILED,
 					"The request was given up before it was answered.");
-	batch_forget(&b->batch);
+	batch_forget(&b->set.batch);
 }
 
 void

@@ -189,13 +189,13 @@ quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
 static void
 quorum_ask_rest(QuorumBatch *b, int which, int n)
 {
-	const StoreOp *ops = &b->batch.ops[which];
+	const StoreOp *ops = &b->set.batch.ops[which];
 
 	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL && b->states[which].copy[i] < 0 &&
 			quorum_is_undone(b, i, which, n))
 			link_ask(b->link[i], quorum_put(b, i, which, ops, n, ops->kind),
-					 b->batch.deadline);
+					 b->set.batch.deadline);
 }
 
 /*
@@ -207,7 +207,7 @@ quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet
 {
 	QuorumLink *l = b->link[row];
 	QuorumOp   *s = &b->states[which];
-	const StoreOp *op = &b->batch.ops[which];
+	const StoreOp *op = &b->set.batch.ops[which];
 	StoreOp    *copy = quorum_copy(b, row, which);
 	StoreOutcome outcome;
 
@@ -251,7 +251,7 @@ quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 
 		for (int k = 0; k < n; k++)
 			put += quorum_undo_one(b, i, which + k, &b->states[which].left_out, quiet);
-		link_ask(b->link[i], put, b->batch.deadline);
+		link_ask(b->link[i], put, b->set.batch.deadline);
 	}
 }
 
@@ -309,15 +309,15 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 			s->first = i;
 	for (int k = 0; k < n; k++)
 	{
-		b->batch.ops[which + k].sent.at = 0;
+		b->set.batch.ops[which + k].sent.at = 0;
 		for (int i = 0; i < LR_MAX_MASTERS; i++)
 			b->states[which + k].copy[i] = -1;
 	}
 	s->phase = s->first >= 0 ? PHASE_FIRST : PHASE_ASKED;
 	if (s->first >= 0)
 		link_ask(b->link[s->first],
-				 quorum_put(b, s->first, which, &b->batch.ops[which], n, STORE_CREATE),
-				 b->batch.deadline);
+				 quorum_put(b, s->first, which, &b->set.batch.ops[which], n, STORE_CREATE),
+				 b->set.batch.deadline);
 	else
 		quorum_ask_rest(b, which, n);
 }
@@ -331,7 +331,7 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 static bool
 quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 {
-	StoreOp    *op = &b->batch.ops[which];
+	StoreOp    *op = &b->set.batch.ops[which];
 	QuorumOp   *s = &b->states[which];
 	int			level = 0;
 	StoreOp		mint;
@@ -353,7 +353,7 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
 			votes[i].copy->answer.fence != op->answer.fence)
 			link_ask(b->link[i], quorum_put(b, i, which, &mint, 1, STORE_MINT),
-					 b->batch.deadline);
+					 b->set.batch.deadline);
 	return true;
 }
 
@@ -368,7 +368,7 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 static void
 quorum_turn_force(QuorumBatch *b, int which)
 {
-	const StoreOp *op = &b->batch.ops[which];
+	const StoreOp *op = &b->set.batch.ops[which];
 
 	for (int i = 0; i < b->set.n; i++)
 	{
@@ -390,7 +390,7 @@ quorum_turn_force(QuorumBatch *b, int which)
 		force.text = owner;
 		force.text_len = strlen(owner);
 		link_ask(b->link[i], quorum_put(b, i, which, &force, 1, STORE_FORCE),
-				 b->batch.deadline);
+				 b->set.batch.deadline);
 	}
 }
 
@@ -547,7 +547,7 @@ quorum_look_after(QuorumBatch *b, int row, int which)
 static void
 quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 {
-	StoreError *error = &b->batch.error;
+	StoreError *error = &b->set.batch.error;
 	size_t		len = 0;
 
 	error->sqlstate = ERRCODE_STORE_FAILED;
@@ -594,7 +594,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 static void
 quorum_note_without(const QuorumBatch *b, int which)
 {
-	StoreOp    *op = &b->batch.ops[which];
+	StoreOp    *op = &b->set.batch.ops[which];
 
 	for (int i = 0; i < b->set.n; i++)
 	{
@@ -663,7 +663,7 @@ quorum_cancel_late(const QuorumBatch *b, int which)
 static uint32
 quorum_nodes(const QuorumBatch *b, int which)
 {
-	StoreOpKind kind = b->batch.ops[which].kind;
+	StoreOpKind kind = b->set.batch.ops[which].kind;
 	uint32		nodes = 0;
 
 	for (int i = 0; i < b->set.n; i++)
@@ -685,7 +685,7 @@ quorum_nodes(const QuorumBatch *b, int which)
 void
 quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 {
-	StoreOp    *op = &b->batch.ops[which];
+	StoreOp    *op = &b->set.batch.ops[which];
 
 	if (outcome >= STORE_REFUSED || (outcome == STORE_BUSY && op->kind != STORE_CREATE))
 		quorum_explain(b, which, outcome);
@@ -702,8 +702,8 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 	if (op->kind == STORE_TIME)
 		op->answer.store_ms = op->sent.at / LR_US_PER_MS;
 	if (op->sent.at != 0 && store_runs_once(op->kind))
-		op->sent.not_after = b->batch.deadline / LR_US_PER_MS;
-	batch_settle(&b->batch, op, outcome);
+		op->sent.not_after = b->set.batch.deadline / LR_US_PER_MS;
+	batch_settle(&b->set.batch, op, outcome);
 }
 
 /*
@@ -714,7 +714,7 @@ quorum_settle_split(QuorumBatch *b, int which, int n)
 {
 	for (int k = 0; k < n; k++)
 	{
-		StoreOp    *op = &b->batch.ops[which + k];
+		StoreOp    *op = &b->set.batch.ops[which + k];
 
 		quorum_settle(b, which + k, STORE_BUSY);
 		op->answer.ttl_ms = op->answer.ttl_ms == STORE_NO_TTL ? SPLIT_TTL :
@@ -749,7 +749,7 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
 		outcome = STORE_DOWN;
 	pause = pause / 8 + murmurhash32((uint32) now ^ (uint32) MyProcPid) % pause;
 	if (outcome == STORE_BUSY && split && s->attempt < ATTEMPTS_MAX && !b->set.over &&
-		now + pause < b->batch.deadline)
+		now + pause < b->set.batch.deadline)
 	{
 		s->phase = PHASE_PAUSE;
 		s->again_at = now + pause;
@@ -776,7 +776,7 @@ static bool
 quorum_lingers(QuorumBatch *b, int which)
 {
 	QuorumOp   *s = &b->states[which];
-	bool		is_force = b->batch.ops[which].kind == STORE_FORCE;
+	bool		is_force = b->set.batch.ops[which].kind == STORE_FORCE;
 	int64		now = lr_now();
 
 	if (s->linger_until == 0)
@@ -816,7 +816,7 @@ quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
 	if (now >= s->linger_until)
 		return false;
 	for (int i = 0; i < b->set.n; i++)
-		if ((b->batch.ops[which].args.wanted & (1U << i)) != 0 && votes[i].awaited &&
+		if ((b->set.batch.ops[which].args.wanted & (1U << i)) != 0 && votes[i].awaited &&
 			votes[i].copy->outcome == STORE_PENDING)
 		{
 			b->set.look_at = Min(b->set.look_at, s->linger_until);
@@ -841,7 +841,7 @@ quorum_is_for_all(StoreOpKind kind)
 static void
 quorum_decide_group(QuorumBatch *b, int which, int n)
 {
-	StoreOp    *ops = &b->batch.ops[which];
+	StoreOp    *ops = &b->set.batch.ops[which];
 	QuorumOp   *s = &b->states[which];
 	QuorumVote	votes[LR_MAX_MASTERS];
 	StoreOutcome outcome = STORE_OK;
@@ -893,7 +893,7 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 static void
 quorum_look_at(QuorumBatch *b, int which, int n)
 {
-	StoreOp    *op = &b->batch.ops[which];
+	StoreOp    *op = &b->set.batch.ops[which];
 	QuorumOp   *s = &b->states[which];
 
 	if (s->phase == PHASE_PAUSE)
@@ -950,9 +950,9 @@ quorum_hear(QuorumBatch *b, int row)
 		l->notes[i].heard = true;
 		l->nheard++;
 		quorum_look_after(b, row, i);
-		if (b->batch.active && i >= l->mine && op >= 0 &&
-			b->batch.ops[op].outcome == STORE_PENDING)
-			quorum_look_at(b, op, quorum_group(&b->batch.ops[op]));
+		if (b->set.batch.active && i >= l->mine && op >= 0 &&
+			b->set.batch.ops[op].outcome == STORE_PENDING)
+			quorum_look_at(b, op, quorum_group(&b->set.batch.ops[op]));
 	}
 	while (l->heard_to < l->used && l->notes[l->heard_to].heard)
 		l->heard_to++;
@@ -1038,15 +1038,15 @@ quorum_look(QuorumBatch *b)
 	if (quorum_is_changed(b) || lr_now() >= b->set.look_at)
 	{
 		b->set.look_at = LR_NEVER;
-		for (int i = 0; i < b->batch.nops && b->batch.left > 0; i += n)
+		for (int i = 0; i < b->set.batch.nops && b->set.batch.left > 0; i += n)
 		{
-			n = quorum_group(&b->batch.ops[i]);
-			if (b->batch.ops[i].outcome == STORE_PENDING)
+			n = quorum_group(&b->set.batch.ops[i]);
+			if (b->set.batch.ops[i].outcome == STORE_PENDING)
 				quorum_look_at(b, i, n);
 		}
 	}
 	quorum_hear_all(b);
-	if (!batch_finish(&b->batch))
+	if (!batch_finish(&b->set.batch))
 		return;
 	for (int i = 0; i < b->set.n; i++)
 		if (b->link[i] != NULL)

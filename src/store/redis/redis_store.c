@@ -3,8 +3,8 @@
  * redis_store.c
  *	  Locks in Redis: implements the store interface of store.h.
  *
- * A handle has a set of nodes for each topology that lockredis.url may name: one node, a
- * cluster (cluster_batch.c) or several masters (quorum_batch.c).  They route operations
+ * A handle has a set of nodes for each topology that lockredis.url may name: one node or
+ * a cluster (part_batch.c), or several masters (quorum_batch.c).  They route operations
  * and combine answers, and node_batch.c asks a node; here is what all nodes of a set do,
  * and the ways of waiting for them.
  *
@@ -28,7 +28,7 @@
 #include "settings.h"
 #include "stats.h"
 #include "store/nodes.h"
-#include "store/redis/cluster_batch.h"
+#include "store/redis/cluster_map.h"
 #include "store/redis/conn.h"
 #include "store/redis/discovery.h"
 #include "store/redis/node_batch.h"
@@ -41,11 +41,10 @@
 typedef struct RedisHandle
 {
 	NodeSet    *set;			/* the one in use, of these: */
-	NodeSet		one;
-	ClusterBatch cluster;
+	PartBatch	one;
+	PartBatch	cluster;
 	QuorumBatch masters;
 
-	NodeBatch	node;			/* of the set of one node */
 	bool		left;			/* see redis_stay() */
 } RedisHandle;
 
@@ -55,47 +54,11 @@ redis_set(StoreHandle *h)
 	return ((RedisHandle *) h)->set;
 }
 
-/* ----------
- * One node: it has the batch of the caller itself
- * ----------
- */
-
-static void
-one_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
-{
-	node_batch_start(s->node[0], ops, nops, deadline);
-}
-
-static void
-one_abandon(NodeSet *s)
-{
-	node_batch_abandon(s->node[0]);
-}
-
-static void
-one_drop(NodeSet *s)
-{
-	node_batch_drop(s->node[0]);
-}
-
-static bool
-one_leave(NodeSet *s, StoreAnswered answered)
-{
-	return left_begin(s->node[0], answered);
-}
-
-static const NodeSetMethod one_method = {
-	.start = one_start,
-	.abandon = one_abandon,
-	.drop = one_drop,
-	.leave = one_leave,
-};
-
-static const NodeSetMethod cluster_method = {
-	.start = cluster_batch_start,
-	.look = cluster_batch_look,
-	.abandon = cluster_batch_abandon,
-	.drop = cluster_batch_drop,
+static const NodeSetMethod parts_method = {
+	.start = part_batch_start,
+	.look = part_batch_look,
+	.abandon = part_batch_abandon,
+	.drop = part_batch_drop,
 	.parted = true,
 };
 
@@ -113,19 +76,12 @@ static const NodeSetMethod masters_method = {
  */
 
 static void
-set_look(NodeSet *s)
-{
-	if (s->method->look != NULL)
-		s->method->look(s);
-}
-
-static void
 set_process(NodeSet *s, bool readable, bool briefly)
 {
 	for (int i = 0; i < s->n; i++)
 		if (node_set_is_busy(s, i))
 			node_batch_process(s->node[i], readable, briefly);
-	set_look(s);
+	s->method->look(s);
 }
 
 static void
@@ -134,9 +90,7 @@ set_check_time(NodeSet *s, StoreStep how)
 	for (int i = 0; i < s->n; i++)
 		if (node_set_is_busy(s, i))
 			node_batch_check_time(s->node[i]);
-	if (s->method->look == NULL)
-		return;
-	s->over = lr_now() >= s->batch->deadline;
+	s->over = lr_now() >= s->batch.deadline;
 	s->leave = how == STORE_POLL;
 	s->method->look(s);
 }
@@ -144,7 +98,7 @@ set_check_time(NodeSet *s, StoreStep how)
 static int64
 set_until(const NodeSet *s)
 {
-	int64		until = s->batch->active ? Min(s->batch->deadline, s->look_at) : LR_NEVER;
+	int64		until = s->batch.active ? Min(s->batch.deadline, s->look_at) : LR_NEVER;
 
 	for (int i = 0; i < s->n; i++)
 		if (node_set_is_busy(s, i))
@@ -186,7 +140,7 @@ set_check_connections(NodeSet *s)
 		else if (b != NULL && b->conn.state == CONN_READY)
 			(void) node_batch_check_connection(b, false);
 	}
-	set_look(s);
+	s->method->look(s);
 }
 
 /* What nobody waits for is sent, what is under way is given up, and all connections end. */
@@ -285,7 +239,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	bool		waited = how == STORE_NOWAIT;
 	int			nbusy = 0;		/* nodes that were waited for */
 
-	if (!s->batch->active)
+	if (!s->batch.active)
 	{
 		set_check_connections(s);
 		return true;
@@ -293,7 +247,7 @@ redis_step(StoreHandle *h, StoreStep how)
 	for (;;)
 	{
 		set_process(s, readable, briefly);
-		if (!s->batch->active)
+		if (!s->batch.active)
 			return true;
 		if (s->method->parted && set_busy(s, busy) < nbusy)
 			return false;
@@ -306,7 +260,7 @@ redis_step(StoreHandle *h, StoreStep how)
 			continue;
 		}
 		set_check_time(s, how);
-		if (!s->batch->active)
+		if (!s->batch.active)
 			return true;
 		if (how == STORE_NOWAIT)
 			return false;
@@ -322,7 +276,7 @@ redis_step(StoreHandle *h, StoreStep how)
 
 static void
 redis_set_init(NodeSet *s, const NodeSetMethod *method, NodeId first, int n,
-			   StoreBatch *batch, const char *role)
+			   int home, const char *role)
 {
 	s->method = method;
 	strlcpy(s->role, role, sizeof(s->role));
@@ -330,9 +284,8 @@ redis_set_init(NodeSet *s, const NodeSetMethod *method, NodeId first, int n,
 	s->judge = strcmp(role, "watchdog") == 0;
 	s->first = first;
 	s->n = n;
-	s->home = NODE_NONE;
+	s->home = home;
 	s->needed = 1;
-	s->batch = batch;
 	s->look_at = LR_NEVER;
 }
 
@@ -343,7 +296,7 @@ static void
 redis_look_where(RedisHandle *h)
 {
 	NodeSet    *set = redis_url_is_cluster(lr_redis_url) ? &h->cluster.set :
-		lr_nmasters > 0 ? &h->masters.set : &h->one;
+		lr_nmasters > 0 ? &h->masters.set : &h->one.set;
 
 	if (h->left || set == h->set)
 		return;
@@ -364,14 +317,11 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	redis_set_init(&h->one, &one_method, NODE_REDIS, 1, &h->node.batch, role);
-	redis_set_init(&h->cluster.set, &cluster_method, NODE_MASTER, NODE_MASTERS,
-				   &h->cluster.batch, role);
-	redis_set_init(&h->masters.set, &masters_method, NODE_MASTER, 0, &h->masters.batch,
-				   role);
-	h->set = &h->one;
-	h->one.node[0] = &h->node;
-	if (!node_batch_make(&h->node, NODE_REDIS, role, h->one.patient, h->one.judge))
+	redis_set_init(&h->one.set, &parts_method, NODE_REDIS, 1, 0, role);
+	redis_set_init(&h->cluster.set, &parts_method, NODE_MASTER, NODE_MASTERS, NODE_NONE, role);
+	redis_set_init(&h->masters.set, &masters_method, NODE_MASTER, 0, NODE_NONE, role);
+	h->set = &h->one.set;
+	if (part_batch_link(h->set, 0) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
@@ -399,7 +349,10 @@ redis_leave(StoreHandle *h, StoreAnswered answered)
 {
 	NodeSet    *s = redis_set(h);
 
-	return s->method->leave != NULL && s->method->leave(s, answered);
+	if (s->n > 1 || !left_begin(s->node[0], answered))
+		return false;
+	batch_forget(&s->batch);
+	return true;
 }
 
 static void
@@ -424,7 +377,7 @@ redis_interests(StoreHandle *h, StoreInterests *in)
 	{
 		const NodeBatch *b = s->node[i];
 
-		if (b != NULL && in->n < most && (b->batch.active || !s->batch->active) &&
+		if (b != NULL && in->n < most && (b->batch.active || !s->batch.active) &&
 			b->conn.socket.fd != PGINVALID_SOCKET)
 			store_wait_for(in, b->conn.socket.fd,
 						   b->batch.active ? redis_conn_events(&b->conn) : WL_SOCKET_READABLE,
@@ -484,7 +437,7 @@ redis_let_go(StoreHandle *h, int64 unused_since)
 	int64		used = STORE_NOT_CONNECTED;
 	bool		gone = false;
 
-	if (s->batch->active)
+	if (s->batch.active)
 		return lr_now();
 	for (int i = 0; i < s->n; i++)
 	{
@@ -516,7 +469,7 @@ redis_forget(StoreHandle *h, const StoreOp *op)
 static const StoreError *
 redis_error(StoreHandle *h)
 {
-	return &redis_set(h)->batch->error;
+	return &redis_set(h)->batch.error;
 }
 
 static void
@@ -538,8 +491,8 @@ redis_stay(StoreHandle *h)
 	RedisHandle *handle = (RedisHandle *) h;
 
 	handle->left = true;
-	if (handle->set == &handle->one)
-		redis_target_leave(&handle->node.target);
+	if (handle->set == &handle->one.set)
+		redis_target_leave(&handle->set->node[0]->target);
 	else
 		set_close(handle->set);
 }

@@ -271,10 +271,10 @@ is_asked(const StoreBatch *b)
 void
 __wrap_quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 {
-	if (!is_asked(s->batch))
+	if (!is_asked(&s->batch))
 	{
 		Assert(nasked < lengthof(asked));
-		asked[nasked++] = s->batch;
+		asked[nasked++] = &s->batch;
 	}
 	__real_quorum_batch_start(s, ops, nops, deadline);
 }

@@ -19,7 +19,7 @@
 #include "../../../src/locktable/locktable_int.h"
 #include "../../../src/settings.h"
 #include "../../../src/store/nodes.h"
-#include "../../../src/store/redis/cluster_batch.h"
+#include "../../../src/store/redis/cluster_map.h"
 #include "../../../src/store/redis/quorum.h"
 
 #include "../kernel/clusters.h"
@@ -446,7 +446,7 @@ check_given_back(const StoreOp *op)
 void
 master_check_outcome(const StoreBatch *b, const StoreOp *op, StoreOutcome outcome)
 {
-	if (looked_at == NULL || b != &looked_at->batch || op->kind != STORE_CREATE ||
+	if (looked_at == NULL || b != &looked_at->set.batch || op->kind != STORE_CREATE ||
 		op->text != NULL)
 		return;
 	if (outcome == STORE_OK)

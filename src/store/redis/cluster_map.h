@@ -1,22 +1,21 @@
 /*-------------------------------------------------------------------------
  *
- * cluster_batch.h
- *	  Redis Cluster: the map of its slots, and batches at its masters.
+ * cluster_map.h
+ *	  Redis Cluster: the map of its slots.
  *
  * Copyright (c) 2026, lockredis contributors
  *
  * IDENTIFICATION
- *	  src/store/redis/cluster_batch.h
+ *	  src/store/redis/cluster_map.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef LR_CLUSTER_BATCH_H
-#define LR_CLUSTER_BATCH_H
+#ifndef LR_CLUSTER_MAP_H
+#define LR_CLUSTER_MAP_H
 
 #include "lockredis.h"
 
 #include "store/nodes.h"
-#include "store/redis/node_batch.h"
 #include "store/redis/resp.h"
 #include "store/redis/url.h"
 #include "store/store.h"
@@ -82,39 +81,4 @@ extern void redis_cluster_watch_reload(void);
 extern void redis_cluster_watch_step(void);
 extern void redis_cluster_watch_interests(StoreInterests *in);
 
-/* ----------
- * cluster_batch.c: A batch of operations at the nodes of a Redis Cluster.
- *
- * Each operation goes to the node that has its slot.  There is a link to each node that
- * was needed so far.  All links work at the same time on operations of the same array:
- * StoreSent.part says to which link an operation belongs.  If a node sends an operation
- * elsewhere, it leaves that link and is routed again.
- *
- * Nothing waits here, raises or allocates in a memory context.
- * ----------
- */
-
-typedef struct ClusterBatch
-{
-	NodeSet		set;
-	bool		at_work[NODE_MASTERS];	/* has worked on a part of the batch */
-
-	StoreBatch	batch;			/* "left" counts operations that belong to no link;
-								 * the error is that of the last failure.  set.look_at
-								 * says when to route these again */
-	int64		refused_at;		/* when the node of the map last refused an operation */
-	int64		map_wanted_at;	/* when we last asked for a new map */
-	int64		map_until;		/* how long to wait for the first map */
-	uint32		routed_by;		/* topology_epoch() when operations were last routed */
-	int			tried_again;	/* retries because the keys of a script were
-								 * not all there */
-	bool		home_failed;	/* batch.error is that at "home" */
-} ClusterBatch;
-
-/* See NodeSetMethod; the set is that of a ClusterBatch. */
-extern void cluster_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);
-extern void cluster_batch_look(NodeSet *s);
-extern void cluster_batch_abandon(NodeSet *s);
-extern void cluster_batch_drop(NodeSet *s);
-
-#endif							/* LR_CLUSTER_BATCH_H */
+#endif							/* LR_CLUSTER_MAP_H */
