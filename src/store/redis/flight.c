@@ -37,10 +37,16 @@ gettext_noop("Check the replicas of the lock store, and \"lockredis.min_replicas
  * ----------
  */
 
+static RedisCommand *
+flight_at(NodeBatch *b, int i)
+{
+	return &b->flight[(b->flight_first + i) % FLIGHT_MAX];
+}
+
 RedisCommand *
 flight_oldest(NodeBatch *b)
 {
-	return b->flight_n > 0 ? &b->flight[b->flight_first] : NULL;
+	return b->flight_n > 0 ? flight_at(b, 0) : NULL;
 }
 
 /* An empty ring starts again at its first entry, which is in the cache. */
@@ -48,6 +54,7 @@ void
 flight_land_oldest(NodeBatch *b)
 {
 	b->flight_n--;
+	b->past_n = Max(b->past_n - 1, 0);
 	b->flight_first = b->flight_n > 0 ? (b->flight_first + 1) % FLIGHT_MAX : 0;
 }
 
@@ -74,9 +81,11 @@ void
 flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 			uint64 starts_at, int64 now)
 {
-	RedisCommand *cmd = &b->flight[(b->flight_first + b->flight_n) % FLIGHT_MAX];
+	RedisCommand *cmd = flight_at(b, b->flight_n);
 
-	if (b->flight_n == 0)
+	if (kind == COMMAND_FORGET)
+		b->past_n++;
+	else if (!flight_is_any(b))
 		flight_note_progress(b, now);
 	b->flight_n++;
 	cmd->kind = kind;
@@ -99,6 +108,35 @@ flight_never_ran(StoreOp *op, const RedisCommand *cmd)
 		batch_mark_unsent(op);
 }
 
+void
+flight_leave(NodeBatch *b)
+{
+	b->past_n = b->flight_n;
+	b->wanted = 0;
+}
+
+/*
+ * left_take_one --- take the reply to the oldest release that was left; v is NULL if it
+ * will not come
+ */
+static bool
+left_take_one(NodeBatch *b, const RedisValue *v)
+{
+	const LeftRelease *left = &b->left[0];
+	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
+	.hold = left->hold,.owner = left->owner,.sent.topology = left->topology};
+	bool		known = v != NULL && v->type != REDIS_REPLY_ERROR;
+
+	op.outcome = known ? redis_take_op(&op, v, false) : STORE_UNKNOWN;
+	if (op.outcome == STORE_PENDING)
+		return false;
+	if (!known)
+		b->ran = 0;
+	memmove(b->left, b->left + 1, sizeof(LeftRelease) * --b->left_n);
+	b->answered(&op);
+	return true;
+}
+
 /*
  * flight_ground --- the connection is gone: decide about the commands in flight
  *
@@ -115,7 +153,9 @@ flight_ground(NodeBatch *b)
 	{
 		bool		sent = cmd->starts_at < b->conn.out.sent;
 
-		for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
+		while (cmd->kind == COMMAND_LEFT && b->left_n > 0)
+			(void) left_take_one(b, NULL);
+		for (int i = cmd->first; i < cmd->first + cmd->nops && cmd->kind == COMMAND_OPS; i++)
 		{
 			StoreOp    *op = &b->batch.ops[i];
 
@@ -498,6 +538,18 @@ confirm_want(NodeBatch *b, const StoreOp *op)
 }
 
 /*
+ * confirm_is_owed --- see node_batch.h; also in a signal handler
+ */
+bool
+confirm_is_owed(const NodeBatch *b)
+{
+	for (int i = 0; i < b->past_n; i++)
+		if (b->flight[(b->flight_first + i) % FLIGHT_MAX].kind == COMMAND_WAIT)
+			return true;
+	return false;
+}
+
+/*
  * confirm_wait_ms --- how long the node is to wait; never 0, which means for ever
  *
  * If the reply to a WAIT of an earlier batch is owed, this one begins when that ends.
@@ -506,7 +558,7 @@ static int64
 confirm_wait_ms(const NodeBatch *b, int64 now)
 {
 	int64		ms = lr_replica_timeout;
-	int64		begins = b->owed > b->owed_idle ? Max(now, b->wait_until) : now;
+	int64		begins = confirm_is_owed(b) ? Max(now, b->wait_until) : now;
 	int64		left = (b->batch.deadline - begins) / LR_US_PER_MS;
 
 	ms = Min(ms, Max(lr_command_timeout - WAIT_MARGIN, lr_command_timeout / 2));
@@ -651,32 +703,15 @@ confirm_is_awaited(NodeBatch *b)
 {
 	const RedisCommand *cmd = flight_oldest(b);
 
-	if (b->owed > 0)
-		return b->owed > b->owed_idle;
 	return cmd != NULL && cmd->kind == COMMAND_WAIT;
-}
-
-void
-confirm_leave(NodeBatch *b)
-{
-	b->owed += b->flight_n;
-	b->flight_n = 0;
-	b->wanted = 0;
-}
-
-bool
-confirm_swallow(NodeBatch *b, const RedisValue *v)
-{
-	b->owed--;
-	b->owed_idle = Min(b->owed_idle, b->owed);
-	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_ERROR;
 }
 
 /* ----------
  * Releases whose batch has ended before they were answered
  *
  * The node answers them before anything that is sent over the connection later, so the
- * next batch reads their replies first.  They are kept in an array of fixed size.  If
+ * next batch reads their replies first.  What is to be known of them is kept in an array
+ * of fixed size.  If
  * the connection is lost, or a reply is an error, the caller is notified: the watchdog
  * then repeats the release, and the session's next request may overtake it.  After that,
  * and on a new connection, the next release waits for its answer, because the node may
@@ -688,8 +723,7 @@ confirm_swallow(NodeBatch *b, const RedisValue *v)
  * left_may_begin --- may the batch end before its releases are answered?
  *
  * Each must have been sent exactly once, in the order in which it will be answered, and
- * the node must have its script.  No other reply may be owed, since that would come in
- * between.
+ * the node must have its script.
  */
 static bool
 left_may_begin(const NodeBatch *b)
@@ -698,7 +732,7 @@ left_may_begin(const NodeBatch *b)
 
 	if (!batch->active || b->conn.state != CONN_READY || !resp_out_is_empty(&b->conn.out) ||
 		b->next < batch->nops || b->passes != 1 || b->reconnected || b->doubt || b->drop ||
-		b->owed > 0 || b->left_n + batch->nops > LEFT_MAX)
+		b->left_n + batch->nops > LEFT_MAX)
 		return false;
 	for (int i = 0; i < batch->nops; i++)
 	{
@@ -715,80 +749,59 @@ left_may_begin(const NodeBatch *b)
 bool
 left_begin(NodeBatch *b, StoreAnswered answered)
 {
-	RedisCommand *cmd;
-
 	if (!left_may_begin(b))
 		return false;
-	while ((cmd = flight_oldest(b)) != NULL)
+	for (int at = b->past_n; at < b->flight_n; at++)
 	{
+		RedisCommand *cmd = flight_at(b, at);
+
 		Assert(cmd->kind == COMMAND_OPS);
-		for (int i = 0; i < cmd->nops; i++)
+		cmd->kind = COMMAND_LEFT;
+		for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
 		{
-			const StoreOp *op = &b->batch.ops[cmd->first + i];
+			const StoreOp *op = &b->batch.ops[i];
 			LeftRelease *left = &b->left[b->left_n++];
 
-			left->nops = cmd->nops;
 			left->kind = op->lock_kind;
 			left->store = op->store;
 			left->hold = op->hold;
 			left->owner = op->owner;
 			left->topology = op->sent.topology;
 		}
-		flight_land_oldest(b);
 	}
+	flight_leave(b);
 	b->answered = answered;
 	batch_forget(&b->batch);
 	return true;
 }
 
 /*
- * left_take_one --- take the reply to one release; v is NULL if it will not come
- */
-static bool
-left_take_one(NodeBatch *b, const LeftRelease *left, const RedisValue *v)
-{
-	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
-	.hold = left->hold,.owner = left->owner,.sent.topology = left->topology};
-	bool		known = v != NULL && v->type != REDIS_REPLY_ERROR;
-
-	op.outcome = known ? redis_take_op(&op, v, false) : STORE_UNKNOWN;
-	if (op.outcome == STORE_PENDING)
-		return false;
-	if (!known)
-		b->ran = 0;
-	b->answered(&op);
-	return true;
-}
-
-void
-left_lose(NodeBatch *b)
-{
-	for (int i = 0; i < b->left_n; i++)
-		(void) left_take_one(b, &b->left[i], NULL);
-	b->left_n = 0;
-}
-
-/*
- * left_take --- see node_batch.h
+ * left_take --- take the reply to a command for n releases that were left
  *
  * After a reply that is not valid the connection is closed; what it did not answer is
  * lost with that.
  */
-bool
-left_take(NodeBatch *b, const RedisValue *v)
+static bool
+left_take(NodeBatch *b, int n, const RedisValue *v)
 {
-	int			n = b->left[0].nops;
-	int			taken = 0;
 	StoreOp		like = {.kind = STORE_RELEASE,.lock_kind = b->left[0].kind};
-	bool		single = redis_op_group(&like) == 1 ||
+	bool		one = v->type == REDIS_REPLY_ERROR || redis_op_group(&like) == 1 ||
 		(n == 1 && v->type == REDIS_REPLY_INTEGER);
-	bool		good = single || v->type == REDIS_REPLY_ERROR ||
-		(v->type == REDIS_REPLY_ARRAY && v->elements == n);
 
-	for (; good && taken < n; taken += good)
-		good = left_take_one(b, &b->left[taken],
-							 single || v->type == REDIS_REPLY_ERROR ? v : &v[1 + taken]);
-	b->left_n -= taken;
-	memmove(b->left, b->left + taken, sizeof(LeftRelease) * b->left_n);
-	return good;
+	if (!one && (v->type != REDIS_REPLY_ARRAY || v->elements != n))
+		return false;
+	for (int i = 0; i < n; i++)
+		if (!left_take_one(b, one ? v : &v[1 + i]))
+			return false;
+	return true;
+}
+
+bool
+flight_take_past(NodeBatch *b, const RedisValue *v)
+{
+	const RedisCommand *cmd = flight_oldest(b);
+
+	if (cmd->kind == COMMAND_LEFT)
+		return left_take(b, cmd->nops, v);
+	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_ERROR;
 }

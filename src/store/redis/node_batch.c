@@ -41,7 +41,7 @@ nbatch_finish(NodeBatch *b)
 		return;
 	if (b->drop)
 		redis_conn_close(&b->conn);
-	confirm_leave(b);
+	flight_leave(b);
 }
 
 /* ----------
@@ -58,7 +58,6 @@ static void
 nbatch_give_up(NodeBatch *b, StoreOutcome unsent)
 {
 	batch_give_up(&b->batch, unsent);
-	b->flight_n = 0;
 	nbatch_finish(b);
 }
 
@@ -271,7 +270,7 @@ pass_encode_proof(NodeBatch *b)
 
 	if (!pass_put(b, 0, 0))
 	{
-		if (b->flight_n == 0)
+		if (!flight_is_any(b))
 			refusal_of_rest(b, STORE_REFUSED);
 		return;
 	}
@@ -440,40 +439,25 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 }
 
 /*
- * owed_is_any --- is a reply owed to batches that have ended?
+ * past_is_owed --- is the reply to a command of a batch that has ended the next one?
  */
 static bool
-owed_is_any(const NodeBatch *b)
+past_is_owed(NodeBatch *b)
 {
-	return b->left_n > 0 || b->owed > 0;
+	return b->past_n > 0 && flight_oldest(b)->starts_at < b->conn.out.sent;
 }
 
 /*
- * owed_take --- take the oldest such reply; false if it is not a valid one
+ * past_take --- take it; false if it is not a valid one
  */
 static bool
-owed_take(NodeBatch *b, const RedisValue *v, int64 now)
+past_take(NodeBatch *b, int64 now)
 {
+	const RedisValue *v = b->conn.in.values;
+
 	if (v->type != REDIS_REPLY_ERROR)
 		silence_heard(now, 0);
-	return b->left_n > 0 ? left_take(b, v) : confirm_swallow(b, v);
-}
-
-/*
- * owed_read --- read such replies, as far as they are there; false: the connection is
- * closed
- */
-static bool
-owed_read(NodeBatch *b)
-{
-	RedisConn  *c = &b->conn;
-	int			nreads = 0;
-
-	while (owed_is_any(b) && redis_conn_next(c, &nreads))
-		if (!owed_take(b, c->in.values, lr_now()))
-			redis_conn_fail(c, ERRCODE_STORE_FAILED,
-							"The node's answer makes no sense.");
-	return c->state == CONN_READY;
+	return flight_take_past(b, v);
 }
 
 /*
@@ -486,12 +470,11 @@ reply_take(NodeBatch *b)
 {
 	const RedisValue *v = b->conn.in.values;
 	RedisCommand *cmd = flight_oldest(b);
-	bool		owed = owed_is_any(b);
-	bool		good = owed || (cmd != NULL && b->conn.out.sent > cmd->starts_at);
+	bool		good = cmd != NULL && b->conn.out.sent > cmd->starts_at;
 	int64		now = lr_now();
 
-	if (owed)
-		good = owed_take(b, v, now);
+	if (good && b->past_n > 0)
+		good = past_take(b, now);
 	else if (good && cmd->kind == COMMAND_WAIT)
 		good = confirm_take(b, v);
 	else if (good && cmd->kind == COMMAND_ASKING)
@@ -506,8 +489,7 @@ reply_take(NodeBatch *b)
 						"The node's answer makes no sense.");
 		return false;
 	}
-	if (!owed)
-		flight_land_oldest(b);
+	flight_land_oldest(b);
 	flight_note_progress(b, now);
 	return true;
 }
@@ -574,8 +556,7 @@ nbatch_connect(NodeBatch *b)
 	lr_count(STAT_CONNECTS);
 	b->connection = c->socket.epoch;
 	b->loaded = b->ran = 0;
-	left_lose(b);
-	b->owed = b->owed_idle = b->unsent_idle = 0;
+	flight_ground(b);
 	return true;
 }
 
@@ -622,7 +603,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly)
 			nbatch_connection_gone(b, true);
 			continue;
 		}
-		if (b->flight_n == 0 && b->next >= b->batch.nops)
+		if (!flight_is_any(b) && b->next >= b->batch.nops)
 		{
 			/* A script was not loaded, or a lock needs its own command: the next pass. */
 			b->passes++;
@@ -696,8 +677,7 @@ node_batch_until(const NodeBatch *b)
 bool
 node_batch_awaits_reply(const NodeBatch *b)
 {
-	return b->conn.state == CONN_READY && b->flight_n > 0 &&
-		b->conn.out.len == 0;
+	return b->conn.state == CONN_READY && flight_is_any(b) && b->conn.out.len == 0;
 }
 
 /* ----------
@@ -726,9 +706,9 @@ node_batch_drop(NodeBatch *b)
 {
 	if (!b->batch.active)
 		return;
-	if (b->drop || b->conn.state != CONN_READY || b->flight_n > 0)
+	if (b->drop || b->conn.state != CONN_READY || flight_is_any(b))
 		redis_conn_close(&b->conn);
-	b->flight_n = 0;
+	b->flight_n = b->past_n;
 	batch_forget(&b->batch);
 }
 
@@ -753,7 +733,7 @@ node_batch_abandon(NodeBatch *b)
 {
 	if (!b->batch.active)
 		return;
-	if (b->conn.state != CONN_READY || b->flight_n > 0)
+	if (b->conn.state != CONN_READY || flight_is_any(b))
 	{
 		flight_ground(b);
 		confirm_lost(b);
@@ -770,34 +750,25 @@ node_batch_abandon(NodeBatch *b)
 bool
 node_batch_check_connection(NodeBatch *b, bool lately)
 {
+	RedisConn  *c = &b->conn;
+	int			nreads = 0;
+
 	if (b->left_n > 0 && lately)
 		return true;
-	if (!owed_is_any(b))
-		return redis_conn_check(&b->conn, lately);
-	if (!owed_read(b))
-		return false;
-	return owed_is_any(b) || redis_conn_check(&b->conn, lately);
-}
-
-/*
- * nbatch_take_idle --- commands whose result nobody needs are about to be sent with the
- * next ones
- */
-static void
-nbatch_take_idle(NodeBatch *b)
-{
-	b->owed += b->unsent_idle;
-	b->owed_idle += b->unsent_idle;
-	b->unsent_idle = 0;
+	while (past_is_owed(b) && redis_conn_next(c, &nreads))
+	{
+		if (!past_take(b, lr_now()))
+			redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node's answer makes no sense.");
+		flight_land_oldest(b);
+	}
+	return c->state == CONN_READY && (past_is_owed(b) || redis_conn_check(c, lately));
 }
 
 void
 node_batch_send_idle(NodeBatch *b)
 {
-	if (b->batch.active || b->unsent_idle == 0 || !node_batch_is_connected(b))
-		return;
-	nbatch_take_idle(b);
-	(void) redis_conn_flush(&b->conn);
+	if (!b->batch.active && node_batch_is_connected(b) && !resp_out_is_empty(&b->conn.out))
+		(void) redis_conn_flush(&b->conn);
 }
 
 /*
@@ -815,13 +786,14 @@ node_batch_forget(NodeBatch *b, const StoreOp *op)
 
 	if (resp_out_is_high(out))
 		node_batch_send_idle(b);
-	if (b->batch.active || !node_batch_is_connected(b) || resp_out_is_high(out))
+	if (b->batch.active || !node_batch_is_connected(b) || resp_out_is_high(out) ||
+		b->flight_n >= FLIGHT_MAX / 2)
 		return;
 	redis_put_forget(out, op);
 	if (out->failed)
 		resp_out_undo(out, starts_at);
 	else
-		b->unsent_idle++;
+		flight_push(b, COMMAND_FORGET, 0, 0, starts_at, 0);
 }
 
 /*
@@ -836,7 +808,7 @@ node_batch_let_go(NodeBatch *b, int64 unused_since)
 {
 	int64		now = lr_now();
 
-	if (b->batch.active || (b->owed > b->owed_idle && now < b->wait_until))
+	if (b->batch.active || (confirm_is_owed(b) && now < b->wait_until))
 		return now;
 	if (!node_batch_is_connected(b))
 		return STORE_NOT_CONNECTED;
@@ -911,10 +883,7 @@ nbatch_begin(NodeBatch *b, int64 now)
 	else if (!nbatch_has_master(b, now))
 		return;
 	else if (nbatch_has_connection(b, now))
-	{
-		nbatch_take_idle(b);
 		node_batch_process(b, false, false);
-	}
 	else if (b->target.node == NODE_NONE)
 		nbatch_refuse(b, "The connection was lost.");
 	else

@@ -60,7 +60,9 @@ typedef enum RedisCommandKind
 	COMMAND_PROOF,				/* does the node run scripts at all? */
 	COMMAND_ASKING,				/* the next command is for a slot that is being
 								 * moved to this node */
-	COMMAND_WAIT				/* see flight.c */
+	COMMAND_WAIT,				/* see flight.c */
+	COMMAND_LEFT,				/* releases whose batch has ended; see flight.c */
+	COMMAND_FORGET				/* nobody needs its result */
 } RedisCommandKind;
 
 typedef struct RedisCommand
@@ -77,9 +79,7 @@ typedef struct RedisCommand
 
 typedef struct LeftRelease
 {
-	int			nops;			/* for the first one of a command: how many of
-								 * its releases are here */
-	KindId		kind;			/* this and the following as in StoreOp */
+	KindId		kind;			/* all of this as in StoreOp */
 	StoreId		store;
 	int			hold;
 	uint64		owner;
@@ -109,6 +109,7 @@ typedef struct NodeBatch
 	RedisCommand flight[FLIGHT_MAX];
 	int			flight_first;
 	int			flight_n;
+	int			past_n;			/* the first so many are of batches that have ended */
 
 	/* The connection during the batch. */
 	int64		progress_at;	/* when the node last answered, or was first asked */
@@ -124,12 +125,8 @@ typedef struct NodeBatch
 	int			ndone;			/* operations carried out that still wait for replicas */
 	int64		wait_ms;		/* how long the node was told to wait */
 	int64		wait_until;		/* when that wait ends at the latest, if it starts now */
-	int			owed;			/* replies owed to batches that have ended */
-	int			owed_idle;		/* the last so many of these are of commands
-								 * whose result nobody needs */
-	int			unsent_idle;	/* how many such commands have not been sent yet */
 
-	/* Releases of batches that have ended, which the node answers first. */
+	/* Releases of batches that have ended, in the order of their answers. */
 	LeftRelease left[LEFT_MAX];
 	int			left_n;
 	StoreAnswered answered;
@@ -322,11 +319,24 @@ extern void flight_push(NodeBatch *b, RedisCommandKind kind, int first, int n,
 /* The command that is answered next, or NULL. */
 extern RedisCommand *flight_oldest(NodeBatch *b);
 
+/* Are commands of this batch in flight? */
+static inline bool
+flight_is_any(const NodeBatch *b)
+{
+	return b->flight_n > b->past_n;
+}
+
 /* It has been answered: remove it. */
 extern void flight_land_oldest(NodeBatch *b);
 
 /* The connection is gone: decide about the commands in flight. */
 extern void flight_ground(NodeBatch *b);
+
+/* The batch has ended; replies to some of its commands may still come. */
+extern void flight_leave(NodeBatch *b);
+
+/* Take the reply to a command of such a batch; false if it is not a valid one. */
+extern bool flight_take_past(NodeBatch *b, const RedisValue *v);
 
 /* Start again at the first operation, for those that are still open. */
 extern void flight_start_pass(NodeBatch *b);
@@ -365,22 +375,13 @@ extern void confirm_lost(NodeBatch *b);
 /* Is the next reply one to a WAIT? */
 extern bool confirm_is_awaited(NodeBatch *b);
 
-/* The batch has ended; replies to WAITs may still come. */
-extern void confirm_leave(NodeBatch *b);
-
-/* Take one of these replies; false if it is not a valid one. */
-extern bool confirm_swallow(NodeBatch *b, const RedisValue *v);
+/* Does the node still owe the reply to a WAIT? */
+extern bool confirm_is_owed(const NodeBatch *b);
 
 /*
  * If all of the batch was sent and only releases are in flight, remember them and end
  * the batch.  False: the caller has to go on with the batch.
  */
 extern bool left_begin(NodeBatch *b, StoreAnswered answered);
-
-/* Take the reply to the oldest of their commands; false if it is not a valid one. */
-extern bool left_take(NodeBatch *b, const RedisValue *v);
-
-/* The connection is gone, so their replies will not come. */
-extern void left_lose(NodeBatch *b);
 
 #endif							/* LR_NODE_BATCH_H */
