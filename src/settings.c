@@ -180,7 +180,7 @@ check_url(char **newval, void **extra, GucSource source)
 	memcpy(list->url, urls, n * sizeof(RedisUrl));
 	*extra = list;
 	for (int i = 0; i < n && source > PGC_S_DEFAULT; i++)
-		if (urls[i].has_password)
+		if (urls[i].password[0] != '\0')
 		{
 			warn_of_password(*newval);
 			break;
@@ -219,7 +219,6 @@ place_of(const UrlList *list)
 		RedisUrl	copy = list->url[i];
 
 		memset(copy.password, 0, sizeof(copy.password));
-		copy.has_password = false;
 		place = hash_combine(place, hash_bytes((const unsigned char *) &copy, sizeof(copy)));
 	}
 	return place | 1;

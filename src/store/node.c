@@ -667,7 +667,7 @@ addresses_restart(const RedisUrl *urls, int n)
 		bool		named = false;
 
 		for (int j = 0; j < n && !named; j++)
-			named = h->port == urls[j].port && strcmp(h->host, urls[j].host) == 0;
+			named = h->port == urls[j].at.port && strcmp(h->host, urls[j].at.host) == 0;
 		if (!named)
 			clear_host(h);
 		h->failures = 0;

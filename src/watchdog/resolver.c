@@ -487,8 +487,8 @@ resolver_restart(NodeId node)
 	addresses_restart(urls, n);
 	for (int i = 0; i < n; i++)
 		if (redis_url_has_name(&urls[i]))
-			addresses_want(lr_nmasters > 0 ? NODE_MASTER + i : node, urls[i].host,
-						   urls[i].port, WANT_REACHABLE);
+			addresses_want(lr_nmasters > 0 ? NODE_MASTER + i : node, urls[i].at.host,
+						   urls[i].at.port, WANT_REACHABLE);
 }
 
 /*

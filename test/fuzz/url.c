@@ -78,48 +78,49 @@ check_host(const char *host, int port)
 static void
 check_sentinels(const RedisUrl *url)
 {
-	must(url->nsentinels <= LR_MAX_SENTINELS, "too many Sentinels");
-	for (int i = 0; i < url->nsentinels; i++)
-		check_host(url->sentinel[i].host, url->sentinel[i].port);
+	must(url->nhosts <= LR_MAX_SENTINELS, "too many Sentinels");
+	for (int i = 0; i < url->nhosts; i++)
+		check_host(url->hosts[i].host, url->hosts[i].port);
 	must(is_terminated(url->service, sizeof(url->service)) &&
 		 url->service[0] != '\0', "no service");
-	must(url->host[0] == '\0' && url->port == 0, "a host beside the Sentinels");
+	must(url->at.host[0] == '\0' && url->at.port == 0, "a host beside the Sentinels");
 }
 
 static void
 check_seeds(const RedisUrl *url)
 {
-	must(url->nseeds >= 1 && url->nseeds <= LR_MAX_SEEDS, "too many nodes");
-	for (int i = 0; i < url->nseeds; i++)
-		check_host(url->seed[i].host, url->seed[i].port);
-	must(url->nsentinels == 0 && url->service[0] == '\0', "Sentinels beside the nodes");
-	must(url->host[0] == '\0' && url->port == 0, "a host beside the nodes");
+	must(url->nhosts >= 1 && url->nhosts <= LR_MAX_SEEDS, "too many nodes");
+	for (int i = 0; i < url->nhosts; i++)
+		check_host(url->hosts[i].host, url->hosts[i].port);
+	must(url->service[0] == '\0', "Sentinels beside the nodes");
+	must(url->at.host[0] == '\0' && url->at.port == 0, "a host beside the nodes");
 	must(url->db == 0, "a database in a cluster");
 }
 
 static void
 check_url(const RedisUrl *url)
 {
-	must(is_terminated(url->host, sizeof(url->host)) &&
+	must(is_terminated(url->at.host, sizeof(url->at.host)) &&
 		 is_terminated(url->path, sizeof(url->path)) &&
 		 is_terminated(url->user, sizeof(url->user)) &&
 		 is_terminated(url->password, sizeof(url->password)), "not terminated");
 	must(url->db >= 0, "negative database");
-	must(url->has_password == (url->password[0] != '\0'), "has_password is wrong");
 	switch (url->scheme)
 	{
 		case REDIS_TCP:
+		case REDIS_SENTINEL:
+		case REDIS_CLUSTER:
 			if (redis_url_is_followed(url))
 				check_sentinels(url);
 			else if (redis_url_is_cluster(url))
 				check_seeds(url);
 			else
-				check_host(url->host, url->port);
+				check_host(url->at.host, url->at.port);
 			must(url->path[0] == '\0', "a path");
 			break;
 		case REDIS_UNIX:
 			must(url->path[0] == '/' && url->path[1] != '\0', "no path");
-			must(url->host[0] == '\0', "a host");
+			must(url->at.host[0] == '\0', "a host");
 			break;
 		default:
 			fail("no such scheme");
@@ -139,7 +140,7 @@ check_list(const RedisUrl *urls, int n)
 		must(n == 1 || (!redis_url_is_followed(&urls[i]) && !redis_url_is_cluster(&urls[i])),
 			 "several of these");
 		for (int j = 0; j < i; j++)
-			must(urls[i].port != urls[j].port || strcmp(urls[i].host, urls[j].host) != 0 ||
+			must(urls[i].at.port != urls[j].at.port || strcmp(urls[i].at.host, urls[j].at.host) != 0 ||
 				 strcmp(urls[i].path, urls[j].path) != 0, "the same twice");
 	}
 }
@@ -364,12 +365,12 @@ try_parts(void)
 		must(url.scheme == REDIS_UNIX && strcmp(url.path, path) == 0, "another path");
 	else
 	{
-		size_t		len = strlen(url.host);
+		size_t		len = strlen(url.at.host);
 
 		host += host[0] == '[';
-		must(url.scheme == REDIS_TCP && strncmp(url.host, host, len) == 0 &&
+		must(url.scheme == REDIS_TCP && strncmp(url.at.host, host, len) == 0 &&
 			 (host[len] == '\0' || host[len] == ']'), "another host");
-		must(url.port == port, "another port");
+		must(url.at.port == port, "another port");
 	}
 }
 

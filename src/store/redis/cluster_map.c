@@ -116,12 +116,11 @@ claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *ask
 		return false;
 	memset(at, 0, sizeof(RedisHost));
 	if (host_len == 0)
-		strlcpy(at->host, asked->host, LR_HOST_MAX);
+		strlcpy(at->host, asked->at.host, LR_HOST_MAX);
 	else
 		memcpy(at->host, text, host_len);
 	if (strspn(at->host, LR_ASCII_ALNUM ".-_:") != strlen(at->host))
 		return false;
-	at->host_is_numeric = redis_host_is_numeric(at->host);
 	at->port = atoi(colon + 1);
 	return at->port > 0 && at->port <= 65535;
 }

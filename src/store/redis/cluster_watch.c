@@ -117,7 +117,7 @@ scout_make(void)
 {
 	Scout	   *s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
 
-	redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[0]);
+	redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[0]);
 	redis_conn_init(&s->conn, "scout", false);
 	if (!resp_in_enlarge(&s->conn.in, MAP_TEXT_SIZE))
 		ereport(ERROR,
@@ -255,7 +255,7 @@ static void
 decision_take(const Scout *s, int64 now)
 {
 	Decision   *d = &watch.decision;
-	const RedisHost *at = &lr_redis_url->seed[s->seed];
+	const RedisHost *at = &lr_redis_url->hosts[s->seed];
 
 	if (cluster_known()->n > 0 && cluster_map_is_ours(&watch.answer))
 		d->ours = true;
@@ -337,7 +337,7 @@ static void
 decision_look(int64 now)
 {
 	Decision   *d = &watch.decision;
-	uint32		all = (uint32) ((UINT64CONST(1) << lr_redis_url->nseeds) - 1);
+	uint32		all = (uint32) ((UINT64CONST(1) << lr_redis_url->nhosts) - 1);
 
 	if (!d->open || now < d->began)
 		return;
@@ -361,7 +361,7 @@ static bool
 scout_choose_undecided(Scout *s)
 {
 	Decision   *d = &watch.decision;
-	int			nseeds = lr_redis_url->nseeds;
+	int			nseeds = lr_redis_url->nhosts;
 
 	for (int i = 0; i < nseeds; i++)
 	{
@@ -372,7 +372,7 @@ scout_choose_undecided(Scout *s)
 		d->being_asked |= 1U << n;
 		watch.next_seed = n + 1;
 		s->seed = n;
-		redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[n]);
+		redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[n]);
 		return true;
 	}
 	return false;
@@ -392,9 +392,9 @@ scout_choose(Scout *s)
 		int			n = watch.next_candidate++ % (NODE_MASTERS + LR_MAX_SEEDS);
 		ClusterNode node;
 
-		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nseeds)
+		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nhosts)
 		{
-			redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->seed[n - NODE_MASTERS]);
+			redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[n - NODE_MASTERS]);
 			return true;
 		}
 		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, NULL))

@@ -180,7 +180,7 @@ redis_conn_open(RedisConn *c, const RedisTarget *target, int64 until)
 static void
 conn_lost(RedisConn *c, int error)
 {
-	bool		tls = c->target->tls;
+	bool		tls = c->target->url.tls;
 
 	if (c->state == CONN_HANDSHAKE)
 		redis_target_want_addresses(c->target, WANT_REACHABLE);
@@ -553,7 +553,7 @@ conn_secure(RedisConn *c)
 static void
 conn_connected(RedisConn *c)
 {
-	if (!c->target->tls)
+	if (!c->target->url.tls)
 		conn_greet(c);
 	else if (redis_tls_start(&c->tls, c->target, &c->socket, &c->failure))
 		c->state = CONN_SECURING;
@@ -584,13 +584,13 @@ conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
 		strlcpy(un->sun_path, url->path, sizeof(un->sun_path));
 		a->addr_len[0] = sizeof(struct sockaddr_un);
 	}
-	else if (strchr(url->host, ':') != NULL)
+	else if (strchr(url->at.host, ':') != NULL)
 	{
 		struct sockaddr_in6 *in6 = &a->at.addr[0].in6;
 
 		in6->sin6_family = AF_INET6;
-		in6->sin6_port = pg_hton16((uint16) url->port);
-		(void) inet_pton(AF_INET6, url->host, &in6->sin6_addr);
+		in6->sin6_port = pg_hton16((uint16) url->at.port);
+		(void) inet_pton(AF_INET6, url->at.host, &in6->sin6_addr);
 		a->addr_len[0] = sizeof(struct sockaddr_in6);
 	}
 	else
@@ -598,8 +598,8 @@ conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
 		struct sockaddr_in *in = &a->at.addr[0].in;
 
 		in->sin_family = AF_INET;
-		in->sin_port = pg_hton16((uint16) url->port);
-		(void) inet_pton(AF_INET, url->host, &in->sin_addr);
+		in->sin_port = pg_hton16((uint16) url->at.port);
+		(void) inet_pton(AF_INET, url->at.host, &in->sin_addr);
 		a->addr_len[0] = sizeof(struct sockaddr_in);
 	}
 }
@@ -617,7 +617,7 @@ conn_find_addresses(RedisConn *c)
 		conn_numeric_address(url, &c->connect.addresses);
 		return true;
 	}
-	if (addresses_get(url->host, url->port, &c->connect.addresses))
+	if (addresses_get(url->at.host, url->at.port, &c->connect.addresses))
 		return true;
 	redis_target_want_addresses(c->target, WANT_REACHABLE);
 	return false;
@@ -672,7 +672,7 @@ conn_out_of_time(RedisConn *c)
 	RedisConnect *d = &c->connect;
 	bool		announced = c->target->kind == TARGET_MASTER;
 
-	if (c->target->url.host[0] == '\0' && announced)
+	if (c->target->url.at.host[0] == '\0' && announced)
 		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE,
 						"The Sentinels have not named a master in time.");
 	else if (d->addresses.count > 0)

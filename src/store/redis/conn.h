@@ -76,9 +76,8 @@ typedef struct RedisTarget
 	uint32		place;			/* their lr_place */
 	char		id[CLUSTER_ID_LEN + 1]; /* shard: id of the node in the cluster */
 	RedisUrl	url;			/* address, database, user */
-	bool		tls;			/* never for a unix socket */
 
-	/* With TLS: the name that the certificate must have, if not url.host. */
+	/* With TLS: the name that the certificate must have, if not url.at.host. */
 	char		tls_name[LR_HOST_MAX];
 
 	/*

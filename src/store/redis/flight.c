@@ -426,7 +426,7 @@ refusal_other_node(const NodeBatch *b, const char *words)
 		return CLUSTER_NO_NODE;
 	memcpy(host, at, colon - at);
 	host[colon - at] = '\0';
-	return cluster_find_node(b->target.place, host[0] != '\0' ? host : b->target.url.host,
+	return cluster_find_node(b->target.place, host[0] != '\0' ? host : b->target.url.at.host,
 							 atoi(colon + 1));
 }
 

@@ -301,7 +301,6 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
 	if (port < 1 || port > 65535)
 		return false;
 	memcpy(at->host, v[1].str, v[1].len + 1);
-	at->host_is_numeric = redis_host_is_numeric(at->host);
 	at->port = port;
 	return true;
 }

@@ -39,17 +39,8 @@ target_begin(RedisTarget *t, NodeId node)
 	t->tls_version = lr_tls_epoch;
 	t->place = lr_place;
 	t->url = *lr_redis_url;
-	t->tls = t->url.tls;
 	target_copy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
 	target_copy(t->password_file, lr_password_file, sizeof(t->password_file));
-}
-
-static void
-target_set_host(RedisTarget *t, const RedisHost *at)
-{
-	strlcpy(t->url.host, at->host, LR_HOST_MAX);
-	t->url.host_is_numeric = at->host_is_numeric;
-	t->url.port = at->port;
 }
 
 /*
@@ -65,8 +56,7 @@ target_set_voter(RedisTarget *t, int number)
 	explicit_bzero(&t->url, sizeof(t->url));
 	if (number < lr_nmasters)
 		t->url = lr_redis_url[number];
-	t->tls = t->url.tls;
-	if (t->url.has_password)
+	if (t->url.password[0] != '\0')
 		t->password_file[0] = '\0';
 }
 
@@ -76,7 +66,7 @@ target_set_voter(RedisTarget *t, int number)
 static bool
 target_has_place(const RedisTarget *t)
 {
-	return t->url.scheme == REDIS_UNIX || t->url.host[0] != '\0';
+	return t->url.scheme == REDIS_UNIX || t->url.at.host[0] != '\0';
 }
 
 /*
@@ -100,7 +90,7 @@ redis_target_set(RedisTarget *t, NodeId node)
 		t->kind = TARGET_SHARD;
 		if (cluster_get_node(t->place, node - NODE_MASTER, &shard, &t->topology))
 		{
-			target_set_host(t, &shard.at);
+			t->url.at = shard.at;
 			strlcpy(t->id, shard.id, sizeof(t->id));
 		}
 	}
@@ -111,7 +101,7 @@ redis_target_set(RedisTarget *t, NodeId node)
 		topology_get_master(t->place, &master);
 		t->kind = TARGET_MASTER;
 		t->topology = master.epoch;
-		target_set_host(t, &master.at);
+		t->url.at = master.at;
 	}
 }
 
@@ -120,7 +110,7 @@ redis_target_set_asked(RedisTarget *t, TargetKind kind, const RedisHost *at)
 {
 	target_begin(t, NODE_REDIS);
 	t->kind = kind;
-	target_set_host(t, at);
+	t->url.at = *at;
 }
 
 /*
@@ -134,10 +124,9 @@ redis_target_set_sentinel(RedisTarget *t, int number)
 {
 	target_begin(t, NODE_SENTINEL + number);
 	t->kind = TARGET_SENTINEL;
-	target_set_host(t, &t->url.sentinel[number]);
+	t->url.at = t->url.hosts[number];
 	t->url.db = 0;
 	explicit_bzero(t->url.password, sizeof(t->url.password));
-	t->url.has_password = false;
 	target_copy(t->url.user, lr_sentinel_user, sizeof(t->url.user));
 	target_copy(t->password_file, lr_sentinel_password_file, sizeof(t->password_file));
 }
@@ -150,7 +139,7 @@ target_has_other_files(const RedisTarget *t)
 {
 	RedisFailure why;
 
-	return t->tls && t->tls_version != lr_tls_epoch && tls_context_is_usable(&why);
+	return t->url.tls && t->tls_version != lr_tls_epoch && tls_context_is_usable(&why);
 }
 
 bool
@@ -169,7 +158,7 @@ redis_target_is_outdated(const RedisTarget *t)
 TargetAnswer
 redis_target_look(const RedisTarget *t, char *why, size_t size)
 {
-	if (t->kind == TARGET_SHARD && t->url.host[0] == '\0')
+	if (t->kind == TARGET_SHARD && t->url.at.host[0] == '\0')
 	{
 		strlcpy(why, "The node is not one of the cluster any more.", size);
 		return TARGET_CLOSED;
@@ -187,7 +176,7 @@ redis_target_look(const RedisTarget *t, char *why, size_t size)
 	{
 		TopologyAnswer answer = topology_may_connect(t->topology, t->scout, lr_now());
 
-		if (answer == TOPOLOGY_YES && t->url.host[0] != '\0')
+		if (answer == TOPOLOGY_YES && t->url.at.host[0] != '\0')
 			return TARGET_OPEN;
 		if (answer == TOPOLOGY_NOT_YET)
 			return TARGET_NOT_YET;
@@ -214,15 +203,10 @@ redis_target_leave(RedisTarget *t)
 void
 redis_target_show(const RedisTarget *t, char *out, size_t size)
 {
-	const RedisUrl *url = &t->url;
-
-	if (url->scheme == REDIS_UNIX)
-		strlcpy(out, url->path, size);
-	else if (url->host[0] == '\0')
-		out[0] = '\0';
+	if (t->url.at.host[0] == '\0')
+		strlcpy(out, t->url.path, size);
 	else
-		snprintf(out, size, strchr(url->host, ':') ? "[%s]:%d" : "%s:%d",
-				 url->host, url->port);
+		redis_host_show(&t->url.at, out, size);
 }
 
 /*
@@ -235,8 +219,8 @@ void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
 	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
-		t->url.host[0] != '\0' && !node_place_is_other(t->place))
-		addresses_want(t->node, t->url.host, t->url.port, why);
+		!node_place_is_other(t->place))
+		addresses_want(t->node, t->url.at.host, t->url.at.port, why);
 }
 
 /*

@@ -775,10 +775,10 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 	if (context == NULL)
 		return false;
 	t->peer.context = context_number;
-	strlcpy(t->peer.host, target->url.host, sizeof(t->peer.host));
-	t->peer.port = target->url.port;
+	strlcpy(t->peer.host, target->url.at.host, sizeof(t->peer.host));
+	t->peer.port = target->url.at.port;
 	strlcpy(t->peer.name, target->tls_name[0] != '\0' ? target->tls_name :
-			target->url.host, sizeof(t->peer.name));
+			target->url.at.host, sizeof(t->peer.name));
 	t->socket = s;
 	ERR_clear_error();
 	if (!tls_set_up(t, context))

@@ -27,9 +27,11 @@
 
 #define REDIS_DEFAULT_PORT	6379
 #define SENTINEL_DEFAULT_PORT	26379
-#define IPV6_TEXT_MAX		64
 
-/* A part of the text: [at, end).  Positions in errors count from base. */
+/* What the name of a host or service may consist of. */
+#define WORD_CHARACTERS		LR_ASCII_ALNUM ".-_"
+
+/* One of the URLs: [at, end).  Positions in errors count from base. */
 typedef struct UrlCursor
 {
 	const char *base;
@@ -38,28 +40,20 @@ typedef struct UrlCursor
 	RedisUrlError *error;
 } UrlCursor;
 
-typedef enum UrlForm
-{
-	FORM_REDIS,
-	FORM_SENTINEL,
-	FORM_CLUSTER,
-	FORM_UNIX
-} UrlForm;
-
 static const struct
 {
-	const char *scheme;
-	UrlForm		form;
+	const char *name;
+	RedisScheme scheme;
 	bool		tls;
 }			url_forms[] =
 {
-	{"redis", FORM_REDIS, false},
-	{"unix", FORM_UNIX, false},
-	{"rediss", FORM_REDIS, true},
-	{"redis-sentinel", FORM_SENTINEL, false},
-	{"rediss-sentinel", FORM_SENTINEL, true},
-	{"redis-cluster", FORM_CLUSTER, false},
-	{"rediss-cluster", FORM_CLUSTER, true},
+	{"redis", REDIS_TCP, false},
+	{"unix", REDIS_UNIX, false},
+	{"rediss", REDIS_TCP, true},
+	{"redis-sentinel", REDIS_SENTINEL, false},
+	{"rediss-sentinel", REDIS_SENTINEL, true},
+	{"redis-cluster", REDIS_CLUSTER, false},
+	{"rediss-cluster", REDIS_CLUSTER, true},
 };
 
 /*
@@ -71,18 +65,6 @@ url_malformed(const UrlCursor *c, const char *where, const char *what)
 	snprintf(c->error->detail, sizeof(c->error->detail),
 			 "%s at position %d.", what, (int) (where - c->base) + 1);
 	return false;
-}
-
-static int
-url_hex_value(char ch)
-{
-	if (ch >= '0' && ch <= '9')
-		return ch - '0';
-	if (ch >= 'a' && ch <= 'f')
-		return ch - 'a' + 10;
-	if (ch >= 'A' && ch <= 'F')
-		return ch - 'A' + 10;
-	return -1;
 }
 
 /*
@@ -102,12 +84,11 @@ url_decode(const UrlCursor *c, const char *from, const char *to,
 
 		if (ch == '%')
 		{
-			int			high = p + 1 < to ? url_hex_value(p[1]) : -1;
-			int			low = p + 2 < to ? url_hex_value(p[2]) : -1;
+			char		hex[3] = {p[1], p[1] != '\0' ? p[2] : '\0', '\0'};
 
-			if (high < 0 || low < 0)
+			if (to - p < 3 || !isxdigit((unsigned char) hex[0]) || !isxdigit((unsigned char) hex[1]))
 				return url_malformed(c, p, "Invalid percent-escape (two hexadecimal digits must follow the percent sign)");
-			ch = (unsigned char) (high * 16 + low);
+			ch = (unsigned char) strtoul(hex, NULL, 16);
 			if (ch < 0x20 || ch == 0x7f)
 				return url_malformed(c, p, control);
 			p += 2;
@@ -121,137 +102,84 @@ url_decode(const UrlCursor *c, const char *from, const char *to,
 }
 
 /*
- * url_parse_number --- the number [from, to), up to "max"; -1 if it is not valid
+ * url_parse_number --- the number [from, to), behind which there is no digit; -1 if it is
+ * not valid, or greater than "max"
  */
-static int64
-url_parse_number(const char *from, const char *to, int64 max)
+static int
+url_parse_number(const char *from, const char *to, int max)
 {
-	int64		value = 0;
+	char	   *end;
+	int64		value;
 
-	if (from == to)
+	if (!isdigit((unsigned char) *from))
 		return -1;
-	for (const char *p = from; p < to; p++)
-	{
-		if (!isdigit((unsigned char) *p))
-			return -1;
-		value = value * 10 + (*p - '0');
-		if (value > max)
-			return -1;
-	}
-	return value;
+	value = strtoi64(from, &end, 10);
+	return end == to && value <= max ? (int) value : -1;
 }
 
 static bool
-url_parse_db(const UrlCursor *c, const char *from, const char *to, int *db)
+url_parse_db(const UrlCursor *c, const char *from, RedisUrl *url)
 {
-	int64		value = url_parse_number(from, to, INT_MAX);
-
-	if (value < 0)
-		return url_malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
-	*db = (int) value;
-	return true;
+	url->db = url_parse_number(from, c->end, INT_MAX);
+	return url->db >= 0 ||
+		url_malformed(c, from, "Invalid database number (a number from 0 to 2147483647 is expected)");
 }
 
 /*
- * url_is_word --- may this character be in the name of a host or service?
+ * url_check_name --- may this be a host, without brackets around it?  It begins at "from".
  */
 static bool
-url_is_word(char c)
+url_check_name(const UrlCursor *c, const char *from, const char *host)
 {
-	return c != '\0' && strchr(LR_ASCII_ALNUM ".-_", c) != NULL;
-}
+	size_t		len = strlen(host);
+	size_t		nword = strspn(host, WORD_CHARACTERS);
+	const char *label = host[0] == '.' ? host : strstr(host, "..");
 
-/*
- * url_parse_host --- a name or address without brackets around it
- */
-static bool
-url_parse_host(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
-{
-	bool		only_digits = true;
-	struct in_addr v4;
-
-	if (from == to)
-		return url_malformed(c, from, "Empty host");
-	if (to - from >= LR_HOST_MAX)
-		return url_malformed(c, from, "Host too long (255 characters at most)");
-
-	for (const char *p = from; p < to; p++)
-	{
-		if (!url_is_word(*p))
-			return url_malformed(c, p, "Invalid character in host");
-		if (*p == '.' && (p == from || p[-1] == '.'))
-			return url_malformed(c, p, "Empty label in host");
-		if (!isdigit((unsigned char) *p) && *p != '.')
-			only_digits = false;
-	}
-
-	memcpy(url->host, from, to - from);
-	url->host[to - from] = '\0';
-	url->host_is_numeric = inet_pton(AF_INET, url->host, &v4) == 1;
-	if (only_digits && !url->host_is_numeric)
+	if (nword < len)
+		return url_malformed(c, from + nword, "Invalid character in host");
+	if (label != NULL)
+		return url_malformed(c, from + (label - host) + (label > host ? 1 : 0), "Empty label in host");
+	if (strspn(host, "0123456789.") == len && !redis_host_is_numeric(host))
 		return url_malformed(c, from, "Invalid IPv4 address");
 	return true;
 }
 
 /*
- * url_parse_host_port --- host[:port] or [v6][:port]
+ * url_parse_host --- host[:port] or [v6][:port]
  */
 static bool
-url_parse_host_port(const UrlCursor *c, const char *from, const char *to,
-					int default_port, RedisUrl *url)
+url_parse_host(const UrlCursor *c, const char *from, const char *to,
+			   int default_port, RedisHost *at)
 {
-	const char *port = NULL;
+	bool		v6 = from < to && *from == '[';
+	const char *mark = memchr(from, v6 ? ']' : ':', to - from);
+	const char *host = v6 ? from + 1 : from;
+	const char *end = mark != NULL ? mark : to;
+	const char *rest = v6 ? end + 1 : end;
 
-	url->port = default_port;
+	if (v6 && mark == NULL)
+		return url_malformed(c, from, "Missing closing bracket of the IPv6 address that starts");
+	if (!v6 && mark != NULL && memchr(mark + 1, ':', to - mark - 1) != NULL)
+		return url_malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
+	if (host == end)
+		return url_malformed(c, from, "Empty host");
+	if (end - host >= LR_HOST_MAX)
+		return url_malformed(c, from, "Host too long (255 characters at most)");
 
-	if (from < to && *from == '[')
-	{
-		const char *close = memchr(from, ']', to - from);
-		struct in6_addr v6;
-		int			len;
+	strlcpy(at->host, host, end - host + 1);
+	if (!v6 && !url_check_name(c, host, at->host))
+		return false;
+	if (v6 && (strchr(at->host, ':') == NULL || !redis_host_is_numeric(at->host)))
+		return url_malformed(c, host, "Invalid IPv6 address");
 
-		if (close == NULL)
-			return url_malformed(c, from, "Missing closing bracket of the IPv6 address that starts");
-		len = (int) (close - from) - 1;
-		if (len == 0)
-			return url_malformed(c, from, "Empty host");
-		if (len >= IPV6_TEXT_MAX)
-			return url_malformed(c, from, "Invalid IPv6 address");
-		memcpy(url->host, from + 1, len);
-		url->host[len] = '\0';
-		if (inet_pton(AF_INET6, url->host, &v6) != 1)
-			return url_malformed(c, from + 1, "Invalid IPv6 address");
-		url->host_is_numeric = true;
-		if (close + 1 < to)
-		{
-			if (close[1] != ':')
-				return url_malformed(c, close + 1, "Only a port may follow the closing bracket: unexpected text");
-			port = close + 2;
-		}
-	}
-	else
-	{
-		const char *colon = memchr(from, ':', to - from);
-
-		if (colon != NULL)
-		{
-			if (memchr(colon + 1, ':', to - colon - 1) != NULL)
-				return url_malformed(c, from, "Several colons (an IPv6 address must be in brackets) in the host and port");
-			port = colon + 1;
-		}
-		if (!url_parse_host(c, from, colon ? colon : to, url))
-			return false;
-	}
-
-	if (port != NULL)
-	{
-		int64		value = url_parse_number(port, to, 65535);
-
-		if (value < 1)
-			return url_malformed(c, port, "Invalid port (a number from 1 to 65535 is expected)");
-		url->port = (int) value;
-	}
-	return true;
+	at->port = default_port;
+	if (rest == to)
+		return true;
+	if (*rest != ':')
+		return url_malformed(c, rest, "Only a port may follow the closing bracket: unexpected text");
+	at->port = url_parse_number(rest + 1, to, 65535);
+	return at->port > 0 ||
+		url_malformed(c, rest + 1, "Invalid port (a number from 1 to 65535 is expected)");
 }
 
 /*
@@ -273,41 +201,30 @@ url_parse_userinfo(const UrlCursor *c, const char *from, const char *to,
 		return true;
 	if (colon + 1 == to)
 		return url_malformed(c, to, "Empty password");
-	url->has_password = url_decode(c, colon + 1, to, url->password, sizeof(url->password),
-								   "Password too long (511 bytes at most)",
-								   "Control character in the password");
-	return url->has_password;
+	return url_decode(c, colon + 1, to, url->password, sizeof(url->password),
+					  "Password too long (511 bytes at most)",
+					  "Control character in the password");
 }
 
 /*
- * url_parse_list --- several hosts separated by commas: Sentinels, or nodes of a cluster
+ * url_parse_hosts --- several hosts separated by commas: Sentinels, or nodes of a cluster
  */
 static bool
-url_parse_list(const UrlCursor *c, const char *from, const char *to,
-			   UrlForm form, RedisUrl *url)
+url_parse_hosts(const UrlCursor *c, const char *from, const char *to, RedisUrl *url)
 {
-	bool		sentinels = form == FORM_SENTINEL;
-	int			port = sentinels ? SENTINEL_DEFAULT_PORT : REDIS_DEFAULT_PORT;
+	bool		sentinels = url->scheme == REDIS_SENTINEL;
 	const char *comma;
 
 	do
 	{
-		RedisHost  *host;
-
-		if (sentinels && url->nsentinels == LR_MAX_SENTINELS)
-			return url_malformed(c, from, "Too many Sentinels (8 at most): one more");
-		if (!sentinels && url->nseeds == LR_MAX_SEEDS)
-			return url_malformed(c, from, "Too many nodes (16 at most): one more");
+		if (url->nhosts == (sentinels ? LR_MAX_SENTINELS : LR_MAX_SEEDS))
+			return url_malformed(c, from, sentinels ? "Too many Sentinels (8 at most): one more" :
+								 "Too many nodes (16 at most): one more");
 		comma = memchr(from, ',', to - from);
-		if (!url_parse_host_port(c, from, comma ? comma : to, port, url))
+		if (!url_parse_host(c, from, comma ? comma : to,
+							sentinels ? SENTINEL_DEFAULT_PORT : REDIS_DEFAULT_PORT,
+							&url->hosts[url->nhosts++]))
 			return false;
-		host = sentinels ? &url->sentinel[url->nsentinels++] : &url->seed[url->nseeds++];
-		strlcpy(host->host, url->host, LR_HOST_MAX);
-		host->host_is_numeric = url->host_is_numeric;
-		host->port = url->port;
-		memset(url->host, 0, sizeof(url->host));
-		url->host_is_numeric = false;
-		url->port = 0;
 		from = comma + 1;
 	} while (comma != NULL);
 	return true;
@@ -317,26 +234,22 @@ url_parse_list(const UrlCursor *c, const char *from, const char *to,
  * url_parse_authority --- [userinfo@]host[:port], or a list of hosts
  */
 static bool
-url_parse_authority(const UrlCursor *c, const char *from, const char *to,
-					UrlForm form, RedisUrl *url)
+url_parse_authority(const UrlCursor *c, const char *to, RedisUrl *url)
 {
-	const char *at = NULL;
+	const char *from = c->at;
 
-	for (const char *p = from; p < to; p++)
+	for (const char *p = to; p-- > c->at;)
 	{
-		if (*p == '@')
-			at = p;
-	}
-	if (at != NULL)
-	{
-		if (!url_parse_userinfo(c, from, at, url))
+		if (*p != '@')
+			continue;
+		if (!url_parse_userinfo(c, c->at, p, url))
 			return false;
-		from = at + 1;
+		from = p + 1;
+		break;
 	}
-
-	if (form == FORM_SENTINEL || form == FORM_CLUSTER)
-		return url_parse_list(c, from, to, form, url);
-	return url_parse_host_port(c, from, to, REDIS_DEFAULT_PORT, url);
+	return url->scheme == REDIS_TCP ?
+		url_parse_host(c, from, to, REDIS_DEFAULT_PORT, &url->at) :
+		url_parse_hosts(c, from, to, url);
 }
 
 /*
@@ -345,78 +258,75 @@ url_parse_authority(const UrlCursor *c, const char *from, const char *to,
 static bool
 url_parse_unix(const UrlCursor *c, RedisUrl *url)
 {
-	const char *query = memchr(c->at, '?', c->end - c->at);
-	const char *path_end = query ? query : c->end;
+	const char *query = c->at + strcspn(c->at, "? ");
 
-	if (c->at == path_end)
+	if (c->at == query)
 		return url_malformed(c, c->at, "Empty socket path");
 	if (*c->at != '/')
 		return url_malformed(c, c->at, "The socket path must be absolute (unix:///path): relative path");
-	if (c->at + 1 == path_end)
+	if (c->at + 1 == query)
 		return url_malformed(c, c->at, "The socket path names no file");
-
-	url->scheme = REDIS_UNIX;
-	if (!url_decode(c, c->at, path_end, url->path, sizeof(url->path),
+	if (!url_decode(c, c->at, query, url->path, sizeof(url->path),
 					"Socket path too long (107 bytes at most)",
 					"Control character in the socket path"))
 		return false;
-	if (query == NULL)
+	if (query == c->end)
 		return true;
-	if (c->end - query < 4 || strncmp(query, "?db=", 4) != 0)
+	if (strncmp(query, "?db=", 4) != 0)
 		return url_malformed(c, query + 1, "Unknown query parameter (only db is known)");
 	if (memchr(query, '&', c->end - query) != NULL)
 		return url_malformed(c, memchr(query, '&', c->end - query),
 							 "Unknown query parameter (only one db is allowed)");
-	return url_parse_db(c, query + 4, c->end, &url->db);
+	return url_parse_db(c, query + 4, url);
+}
+
+/*
+ * url_parse_service --- a slash and the name of a service; *rest becomes what follows
+ */
+static bool
+url_parse_service(const UrlCursor *c, const char **rest, RedisUrl *url)
+{
+	const char *from = *rest + 1;
+	size_t		len;
+	size_t		nword;
+
+	if (*rest == c->end || from == c->end || *from == '/')
+		return url_malformed(c, *rest, "Missing service name");
+	len = strcspn(from, "/ ");
+	nword = strspn(from, WORD_CHARACTERS);
+	if (nword < len)
+		return url_malformed(c, from + nword, "Invalid character in service name");
+	if (len >= LR_SERVICE_MAX)
+		return url_malformed(c, from, "Service name too long (127 characters at most)");
+	strlcpy(url->service, from, len + 1);
+	*rest = from + len;
+	return true;
 }
 
 /*
  * url_parse_tcp --- what follows the scheme of a URL with hosts
  */
 static bool
-url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
+url_parse_tcp(const UrlCursor *c, RedisUrl *url)
 {
-	const char *path = c->at;
-	const char *db;
+	const char *surplus = c->at + strcspn(c->at, "?# ");
+	const char *db = c->at + strcspn(c->at, "/ ");
 
-	for (const char *p = c->at; p < c->end; p++)
-	{
-		if (*p == '?')
-			return url_malformed(c, p, "Unknown query parameter (none is known for this scheme)");
-		if (*p == '#')
-			return url_malformed(c, p, "Unexpected fragment");
-	}
-	while (path < c->end && *path != '/')
-		path++;
-
-	url->scheme = REDIS_TCP;
-	url->tls = tls;
-	if (!url_parse_authority(c, c->at, path, form, url))
+	if (*surplus == '?')
+		return url_malformed(c, surplus, "Unknown query parameter (none is known for this scheme)");
+	if (*surplus == '#')
+		return url_malformed(c, surplus, "Unexpected fragment");
+	if (!url_parse_authority(c, db, url))
 		return false;
-
-	db = path;
-	if (form == FORM_SENTINEL)
-	{
-		const char *service = path + 1;
-
-		if (path == c->end || service == c->end || *service == '/')
-			return url_malformed(c, path, "Missing service name");
-		for (db = service; db < c->end && *db != '/'; db++)
-		{
-			if (!url_is_word(*db))
-				return url_malformed(c, db, "Invalid character in service name");
-		}
-		if (db - service >= LR_SERVICE_MAX)
-			return url_malformed(c, service, "Service name too long (127 characters at most)");
-		memcpy(url->service, service, db - service);
-	}
+	if (url->scheme == REDIS_SENTINEL && !url_parse_service(c, &db, url))
+		return false;
 
 	/* Nothing, a lone slash, or a slash and the database. */
 	if (db == c->end || db + 1 == c->end)
 		return true;
-	if (form == FORM_CLUSTER)
+	if (url->scheme == REDIS_CLUSTER)
 		return url_malformed(c, db + 1, "A cluster has no database numbers: unexpected text");
-	return url_parse_db(c, db + 1, c->end, &url->db);
+	return url_parse_db(c, db + 1, url);
 }
 
 /*
@@ -425,26 +335,22 @@ url_parse_tcp(const UrlCursor *c, UrlForm form, bool tls, RedisUrl *url)
 static bool
 url_parse_one(UrlCursor *c, RedisUrl *url)
 {
-	const char *scheme_end = c->at;
+	const char *end = strstr(c->at, "://");
 
 	memset(url, 0, sizeof(*url));
-
-	while (scheme_end + 3 <= c->end && strncmp(scheme_end, "://", 3) != 0)
-		scheme_end++;
-	if (scheme_end + 3 > c->end || scheme_end == c->at)
+	if (end == NULL || end > c->end || end == c->at)
 		return url_malformed(c, c->at, "Missing scheme (redis://, rediss:// or unix:// is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
 	{
-		size_t		len = strlen(url_forms[i].scheme);
+		size_t		len = strlen(url_forms[i].name);
 
-		if (len != (size_t) (scheme_end - c->at) ||
-			pg_strncasecmp(c->at, url_forms[i].scheme, len) != 0)
+		if (len != (size_t) (end - c->at) || pg_strncasecmp(c->at, url_forms[i].name, len) != 0)
 			continue;
-
-		c->at = scheme_end + 3;
-		return url_forms[i].form == FORM_UNIX ? url_parse_unix(c, url) :
-			url_parse_tcp(c, url_forms[i].form, url_forms[i].tls, url);
+		url->scheme = url_forms[i].scheme;
+		url->tls = url_forms[i].tls;
+		c->at = end + 3;
+		return url->scheme == REDIS_UNIX ? url_parse_unix(c, url) : url_parse_tcp(c, url);
 	}
 	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
 }
@@ -465,30 +371,20 @@ redis_host_is_numeric(const char *host)
 }
 
 /*
- * url_is_same_server --- do both URLs name the same server, ignoring the database?
- */
-static bool
-url_is_same_server(const RedisUrl *a, const RedisUrl *b)
-{
-	if (a->scheme != b->scheme)
-		return false;
-	if (a->scheme == REDIS_UNIX)
-		return strcmp(a->path, b->path) == 0;
-	return a->port == b->port && pg_strncasecmp(a->host, b->host, LR_HOST_MAX) == 0;
-}
-
-/*
  * url_check_member --- may the last of these URLs be in a list?
+ *
+ * Two may not name the same server, whatever the databases are.
  */
 static bool
 url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, int n)
 {
 	const RedisUrl *last = &urls[n - 1];
 
-	if (redis_url_is_followed(last) || redis_url_is_cluster(last))
+	if (last->scheme != REDIS_TCP && last->scheme != REDIS_UNIX)
 		return url_malformed(c, start, "Only redis://, rediss:// and unix:// can be several: another scheme");
 	for (int i = 0; i < n - 1; i++)
-		if (url_is_same_server(&urls[i], last))
+		if (urls[i].at.port == last->at.port && strcmp(urls[i].path, last->path) == 0 &&
+			pg_strncasecmp(urls[i].at.host, last->at.host, LR_HOST_MAX) == 0)
 			return url_malformed(c, start, "The same server twice: again");
 	return true;
 }
@@ -499,26 +395,23 @@ url_check_member(const UrlCursor *c, const char *start, const RedisUrl *urls, in
 static bool
 url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
 {
-	const char *text = c->base;
-	bool		is_list = strchr(text, ' ') != NULL;
+	bool		is_list = strchr(c->base, ' ') != NULL;
 
 	*nurls = 0;
-	for (const char *start = text; start != NULL;)
+	for (const char *start = c->base;; start = c->end + 1)
 	{
-		const char *space = strchr(start, ' ');
-
 		if (*nurls == LR_MAX_MASTERS)
 			return url_malformed(c, start, "Too many URLs (9 at most): one more");
 		c->at = start;
-		c->end = space ? space : text + strlen(text);
+		c->end = start + strcspn(start, " ");
 		if (!url_parse_one(c, &urls[(*nurls)++]) ||
 			(is_list && !url_check_member(c, start, urls, *nurls)))
 			return false;
-		if (space == NULL && is_list && *nurls < LR_MIN_MASTERS)
-			return url_malformed(c, start, "Too few URLs (one, or 3 to 9 independent masters): the last one");
-		start = space ? space + 1 : NULL;
+		if (*c->end == ' ')
+			continue;
+		return !is_list || *nurls >= LR_MIN_MASTERS ||
+			url_malformed(c, start, "Too few URLs (one, or 3 to 9 independent masters): the last one");
 	}
-	return true;
 }
 
 /*
@@ -527,9 +420,8 @@ url_parse_all(UrlCursor *c, RedisUrl *urls, int *nurls)
 bool
 redis_url_parse(const char *text, RedisUrl *urls, int *nurls, RedisUrlError *error)
 {
-	UrlCursor	c = {text, text, text + strlen(text), error};
+	UrlCursor	c = {.base = text,.error = error};
 
-	*nurls = 0;
 	error->detail[0] = '\0';
 
 	if (*text == '\0')

@@ -38,13 +38,14 @@
 typedef enum RedisScheme
 {
 	REDIS_TCP,					/* redis:// and rediss:// */
-	REDIS_UNIX					/* unix:// */
+	REDIS_UNIX,					/* unix:// */
+	REDIS_SENTINEL,				/* redis-sentinel:// and rediss-sentinel:// */
+	REDIS_CLUSTER				/* redis-cluster:// and rediss-cluster:// */
 } RedisScheme;
 
 typedef struct RedisHost
 {
 	char		host[LR_HOST_MAX];	/* without brackets */
-	bool		host_is_numeric;
 	int			port;
 } RedisHost;
 
@@ -58,26 +59,18 @@ redis_host_is_same(const RedisHost *a, const RedisHost *b)
 typedef struct RedisUrl
 {
 	RedisScheme scheme;
-	bool		tls;			/* rediss:// and rediss-sentinel:// */
-	char		host[LR_HOST_MAX];	/* without brackets; empty for unix://, and
-									 * with Sentinels or a cluster, which name
-									 * the nodes */
-	bool		host_is_numeric;
-	int			port;
+	bool		tls;			/* never for unix:// */
+	RedisHost	at;				/* no host for unix://, and with Sentinels or a
+								 * cluster, which name the nodes */
 	char		path[LR_SOCKET_PATH_MAX];	/* unix */
 	int			db;
 	char		user[LR_USER_MAX];	/* percent-decoded; empty = none */
-	char		password[LR_SECRET_MAX];	/* percent-decoded */
-	bool		has_password;
+	char		password[LR_SECRET_MAX];	/* percent-decoded; empty = none */
 
-	/* redis-sentinel://: the Sentinels to ask, and the service to ask for */
-	int			nsentinels;
-	RedisHost	sentinel[LR_MAX_SENTINELS];
+	/* The Sentinels to ask for the service, or the nodes to ask for the map of the cluster. */
+	int			nhosts;
+	RedisHost	hosts[LR_MAX_SEEDS];
 	char		service[LR_SERVICE_MAX];
-
-	/* redis-cluster://: nodes to ask for the map of the cluster */
-	int			nseeds;
-	RedisHost	seed[LR_MAX_SEEDS];
 } RedisUrl;
 
 typedef struct RedisUrlError
@@ -86,25 +79,18 @@ typedef struct RedisUrlError
 								 * never contains a password */
 } RedisUrlError;
 
-/* Does the URL contain a host name that has to be resolved? */
-static inline bool
-redis_url_has_name(const RedisUrl *url)
-{
-	return url->scheme == REDIS_TCP && !url->host_is_numeric && url->host[0] != '\0';
-}
-
 /* Do others have to be asked for the node? */
 static inline bool
 redis_url_is_followed(const RedisUrl *url)
 {
-	return url->service[0] != '\0';
+	return url->scheme == REDIS_SENTINEL;
 }
 
 /* Does it name a cluster, whose nodes each have some of the slots? */
 static inline bool
 redis_url_is_cluster(const RedisUrl *url)
 {
-	return url->nseeds > 0;
+	return url->scheme == REDIS_CLUSTER;
 }
 
 /* The address as text, for the server log and for pg_monitor. */
@@ -112,6 +98,13 @@ extern void redis_host_show(const RedisHost *at, char *out, size_t size);
 
 /* Is this text an IPv4 or IPv6 address, rather than a name? */
 extern bool redis_host_is_numeric(const char *host);
+
+/* Does the URL contain a host name that has to be resolved? */
+static inline bool
+redis_url_has_name(const RedisUrl *url)
+{
+	return url->at.host[0] != '\0' && !redis_host_is_numeric(url->at.host);
+}
 
 /*
  * Parse lockredis.url into urls[], which has room for LR_MAX_MASTERS, and set *nurls.

@@ -64,8 +64,8 @@ fuzz_cluster(const uint8 *data, size_t size)
 	fuzz_reset_cluster();
 	memset(&asked, 0, sizeof(asked));
 	cluster_map_start();
-	strcpy(asked.host, "10.0.0.1");
-	asked.port = 7000;
+	strcpy(asked.at.host, "10.0.0.1");
+	asked.at.port = 7000;
 	while (fuzz_value(&in, values))
 	{
 		if (!cluster_claims_read(&answer, values, &asked))

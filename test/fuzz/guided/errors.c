@@ -54,7 +54,7 @@ fuzz_errors(const uint8 *data, size_t size)
 	}
 	batch.target.kind = TARGET_SHARD;
 	batch.target.place = lr_place;
-	strcpy(batch.target.url.host, "10.0.0.1");
+	strcpy(batch.target.url.at.host, "10.0.0.1");
 	while (fuzz_value(&in, values))
 	{
 		const char *text = values[0].str;
