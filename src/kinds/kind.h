@@ -48,12 +48,8 @@ typedef enum KindId
 /* A set of kinds; small, as each key has several. */
 typedef uint16 KindSet;
 
-/*
- * How many there are of each kind.  The simulator has two kinds more, behind the NULL of
- * lr_kinds.
- */
+/* The simulator has two kinds more, behind the NULL of lr_kinds. */
 #define KIND_ROOM			(KIND_COUNT + 3)
-typedef uint32 KindCounts[KIND_ROOM];
 
 #define KIND_BIT(id)		(1U << (id))
 
@@ -311,18 +307,6 @@ kindset_next(KindSet kinds, KindId *kind)
 		return false;
 	*kind = pg_rightmost_one_pos32(kinds);
 	return true;
-}
-
-/* The kinds of which there are any. */
-static inline KindSet
-kindset_counted(const KindCounts counts)
-{
-	KindSet		kinds = 0;
-
-	for (int k = 0; k < KIND_ROOM; k++)
-		if (counts[k] > 0)
-			kindset_add(&kinds, k);
-	return kinds;
 }
 
 /* The call of an operation (below STORE_CALLS). */

@@ -323,7 +323,6 @@ check_places(const LrKey *key)
 static const char *
 check_front(const LrKey *key)
 {
-	KindCounts	n = {0};
 	KindSet		excluded = 0;
 	LrIndex		s = key->queue.list.head;
 	LrIndex		tail = LR_NONE;
@@ -335,15 +334,12 @@ check_front(const LrKey *key)
 
 		if (!lt_wait_of(s)->in_front)
 			return check_says("session %d is in front of %.*s and does not know", s, NAME(key));
-		n[kind]++;
 		excluded |= lr_kind(kind)->excludes;
 		if (key->queue.scarce && lr_kind(kind)->one_asks)
 			kindset_add(&excluded, kind);
 		tail = s;
 	}
-	if (key->queue.front_tail != tail ||
-		(tail != LR_NONE &&
-		 memcmp(lt_wait_of(key->queue.list.head)->nfront, n, sizeof(n)) != 0))
+	if (key->queue.front_tail != tail)
 		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
 						  key->queue.front_tail);
 	for (; s != LR_NONE; s = lt_wait_of(s)->next)
@@ -353,25 +349,26 @@ check_front(const LrKey *key)
 }
 
 /*
- * check_waits --- are all that wait for the key in its lists, or counted?
+ * check_waits --- are all that wait for the key in its lists, and counted?
  */
 static const char *
-check_waits(LrIndex k, int queued, int placed)
+check_waits(LrIndex k, int listed)
 {
 	const LrKey *key = &lt_keys[k];
-	int			n[WAIT_UNREPLICATED + 1] = {0};
-	int			others;
+	int			waiting = 0;
+	int			in_lists = 0;
 
-	if (queued == 0 && placed == 0 && key->nunlisted == 0)
+	if (listed == 0 && key->nwaiting == 0)
 		return NULL;
 	for (LrIndex s = 0; s < lt_table->nsessions; s++)
 		if (lt_wait_of(s)->state != WAIT_NONE && lt_wait_of(s)->key == k)
-			n[lt_wait_of(s)->state]++;
-	others = n[WAIT_HANDED] + n[WAIT_FAILED] + n[WAIT_UNREPLICATED];
-	if (n[WAIT_PLACED] != placed || n[WAIT_QUEUED] != queued || others != key->nunlisted)
-		return check_says("%d sessions queue for %.*s, %d have a place, and %d are in no list: it knows of %d, %d and %d",
-						  n[WAIT_QUEUED], NAME(key), n[WAIT_PLACED],
-						  others, queued, placed, key->nunlisted);
+		{
+			waiting++;
+			in_lists += lt_is_waiting(lt_wait_of(s));
+		}
+	if (waiting != key->nwaiting || in_lists != listed)
+		return check_says("%d sessions wait for %.*s, %d of them in its lists: it knows of %d and %d",
+						  waiting, NAME(key), in_lists, key->nwaiting, listed);
 	return NULL;
 }
 
@@ -394,8 +391,7 @@ check_entry(LrIndex k)
 	}
 	if (lt_find_key(key->name, key->name_len, key->hash) != k)
 		return check_says("%.*s is not found by its name", NAME(key));
-	if (key->first_hold == LR_NONE && key->queue.list.head == LR_NONE &&
-		key->places.list.head == LR_NONE && key->nunlisted == 0)
+	if (key->first_hold == LR_NONE && key->nwaiting == 0)
 		return check_says("nobody has or awaits %.*s, and it has an entry", NAME(key));
 	return NULL;
 }
@@ -404,17 +400,16 @@ const char *
 lt_check_key(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
-	int			queued = 0;
-	int			placed = 0;
+	int			listed = 0;
 
 	CHECK(check_entry(k));
 	CHECK(check_holds(k));
-	CHECK(check_list(k, &key->queue.list, WAIT_QUEUED, &queued));
-	CHECK(check_list(k, &key->places.list, WAIT_PLACED, &placed));
+	CHECK(check_list(k, &key->queue.list, WAIT_QUEUED, &listed));
+	CHECK(check_list(k, &key->places.list, WAIT_PLACED, &listed));
 	CHECK(check_queue(key));
 	CHECK(check_places(key));
 	CHECK(check_front(key));
-	return check_waits(k, queued, placed);
+	return check_waits(k, listed);
 }
 
 /*
@@ -441,10 +436,6 @@ lt_check_wait(LrIndex s)
 	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
 		return check_says("the watchdog looks after hold %d, with which session %d waits",
 						  w->hold, s);
-	if ((w->state == WAIT_QUEUED && key->queue.list.head == LR_NONE) ||
-		(w->state == WAIT_PLACED && key->places.list.head == LR_NONE) ||
-		(!lt_is_waiting(w) && key->nunlisted == 0))
-		return check_says("session %d waits for %.*s, which does not know", s, NAME(key));
 	if (w->early && (w->state != WAIT_HANDED || !lr_kind(h->kind)->placed))
 		return check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
 	if (w->asked.claim.owner != 0 &&
@@ -476,21 +467,14 @@ check_insist(const char *says, const char *when)
 #endif
 }
 
-static int
-check_partition_of(const LWLock *lock)
-{
-	for (int p = 0; p < LT_PARTITIONS; p++)
-		if (lt_partition(p) == lock)
-			return p;
-	return -1;
-}
-
 void
 lt_check_change(LWLock *lock)
 {
-	int			partition = check_partition_of(lock);
+	int			partition = 0;
 	int			nkeys = 0;
 
+	while (lt_partition(partition) != lock)
+		partition++;
 	for (int b = partition; b < lt_table->nbuckets; b += LT_PARTITIONS)
 		for (LrIndex k = lt_buckets[b]; k != LR_NONE && nkeys < KEYS_AT_ONCE;
 			 k = lt_keys[k].next, nkeys++)
@@ -499,36 +483,6 @@ lt_check_change(LWLock *lock)
 		if (lt_wait_of(s)->state != WAIT_NONE &&
 			lt_keys[lt_wait_of(s)->key].hash % LT_PARTITIONS == partition)
 			check_insist(lt_check_wait(s), "after a change");
-}
-
-/*
- * check_woken --- does a session that is to be woken find something to do?
- *
- * This process is not woken, and may have acted already.
- */
-static const char *
-check_woken(LrIndex s, int partition)
-{
-	const LrWait *w;
-
-	if (!is_session(s))
-		return check_says("%d is to be woken, which is no session", s);
-	w = lt_wait_of(s);
-	if (s == LrMyProcNumber)
-		return NULL;
-	if (w->state == WAIT_NONE || lt_keys[w->key].hash % LT_PARTITIONS != partition ||
-		(lt_is_waiting(w) && w->woken_at == 0))
-		return check_says("session %d is to be woken for nothing", s);
-	return NULL;
-}
-
-void
-lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n)
-{
-	int			partition = check_partition_of(lock);
-
-	for (int i = 0; i < n; i++)
-		check_insist(check_woken(sessions[i], partition), "after a change");
 }
 
 /* ----------

@@ -40,7 +40,6 @@ static KindSet
 graph_kinds_ahead(const LrKey *key, LrIndex session)
 {
 	const LrWait *w = lt_wait_of(session);
-	KindSet		front = lt_front_kinds(&key->queue);
 	KindSet		behind = 0;
 	KindSet		kept_by = 0;
 
@@ -49,7 +48,7 @@ graph_kinds_ahead(const LrKey *key, LrIndex session)
 	kindset_add(&behind, w->terms.kind);
 	if (key->queue.kinds == behind)
 		return lr_kind(w->terms.kind)->excludes;
-	for (LrIndex i = w->prev; !lt_wait_of(i)->in_front; i = lt_wait_of(i)->prev)
+	for (LrIndex i = w->prev; i != LR_NONE; i = lt_wait_of(i)->prev)
 	{
 		const LockKind *kind = lr_kind(lt_wait_of(i)->terms.kind);
 
@@ -57,9 +56,6 @@ graph_kinds_ahead(const LrKey *key, LrIndex session)
 			kept_by |= kind->excludes;
 		kindset_add(&behind, lt_wait_of(i)->terms.kind);
 	}
-	for (KindId kind = 0; kindset_next(front, &kind); kind++)
-		if ((lr_kind(kind)->excludes & behind) != 0)
-			kept_by |= lr_kind(kind)->excludes;
 	return kept_by;
 }
 
@@ -338,19 +334,43 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 
 typedef struct RowBuffer
 {
-	LockTableRow *rows;
+	LockTableRow *rows;			/* NULL: they are only counted */
 	int			used;
 	int			size;
+	int64		granted;		/* hold a lock, */
+	int64		waiting;		/* wait for one, */
+	int64		at_conditions;	/* wait for a condition */
 } RowBuffer;
 
-/* The partition lock is held, so this cannot allocate: false if there is no room. */
+static void
+rows_count(RowBuffer *buf, const LrHold *h)
+{
+	if (lt_is_granted(h->state))
+		buf->granted++;
+	else if (h->state != HOLD_WAITING && h->state != HOLD_HANDED)
+		return;
+	else if (lr_kind(h->kind)->passing)
+		buf->at_conditions++;
+	else
+		buf->waiting++;
+}
+
+/*
+ * rows_add --- add the row of one scope of a hold, or of a wait
+ *
+ * The partition lock is held, so this cannot allocate: false if there is no room.
+ */
 static bool
-rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_since)
+rows_add(RowBuffer *buf, LrIndex hold, LockScope scope)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
+	bool		waits = h->state == HOLD_WAITING || h->state == HOLD_HANDED;
 	LockTableRow *row;
 
+	rows_count(buf, h);
+	if (buf->rows == NULL)
+		return true;
 	if (buf->used == buf->size)
 		return false;
 	row = &buf->rows[buf->used++];
@@ -366,19 +386,31 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope, TimestampTz waiting_sinc
 	row->kind = h->kind;
 	row->state = h->state;
 	lt_copy_loss(h, &row->lost);
-	row->scope = scope;
-	row->part = h->scope[scope];
+	row->scope = waits ? lt_wait_of(h->session)->terms.scope : scope;
+	row->part = h->scope[row->scope];
 	row->amount = h->given.amount;
-	row->placed = h->state == HOLD_WAITING &&
-		lt_sessions[h->session].wait.state == WAIT_PLACED;
+	row->placed = h->state == HOLD_WAITING && lt_wait_of(h->session)->state == WAIT_PLACED;
 	row->owner = h->claim.owner;
 	row->fence = h->given.fence;
 	row->renewals = h->renewal.n;
 	row->deadline = lt_deadline(hold);
-	row->waiting_since = waiting_since;
+	row->waiting_since = waits ? lt_wait_of(h->session)->since : 0;
 	row->name_len = key->name_len;
 	memcpy(row->name, key->name, key->name_len);
 	return true;
+}
+
+/*
+ * rows_add_list --- add the rows of sessions that wait for a key
+ */
+static bool
+rows_add_list(RowBuffer *buf, const LrList *list)
+{
+	bool		ok = true;
+
+	for (LrIndex s = list->head; ok && s != LR_NONE; s = lt_wait_of(s)->next)
+		ok = rows_add(buf, lt_wait_of(s)->hold, SCOPE_SESSION);
+	return ok;
 }
 
 /*
@@ -396,77 +428,14 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 
 		if (lr_kind(h->kind)->passing)
 			continue;
-		if (h->state == HOLD_HANDED)
-		{
-			const LrWait *w = &lt_sessions[h->session].wait;
-
-			ok = rows_add(buf, i, w->terms.scope, w->since);
-			continue;
-		}
 		if (h->scope[SCOPE_XACT].count > 0)
-			ok = rows_add(buf, i, SCOPE_XACT, 0);
+			ok = rows_add(buf, i, SCOPE_XACT);
 		if (ok && (h->scope[SCOPE_SESSION].count > 0 ||
 				   h->scope[SCOPE_XACT].count == 0))
-			ok = rows_add(buf, i, SCOPE_SESSION, 0);
+			ok = rows_add(buf, i, SCOPE_SESSION);
 	}
-	for (LrIndex s = key->queue.list.head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
-		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
-					  lt_sessions[s].wait.since);
-	for (LrIndex s = key->places.list.head; ok && s != LR_NONE; s = lt_sessions[s].wait.next)
-		ok = rows_add(buf, lt_sessions[s].wait.hold, lt_sessions[s].wait.terms.scope,
-					  lt_sessions[s].wait.since);
-	return ok;
-}
-
-static void
-rows_count_queue(LrIndex head, int64 *waiting, int64 *at_conditions)
-{
-	for (LrIndex s = head; s != LR_NONE; s = lt_sessions[s].wait.next)
-	{
-		if (lr_kind(lt_sessions[s].wait.terms.kind)->passing)
-			(*at_conditions)++;
-		else
-			(*waiting)++;
-	}
-}
-
-/*
- * rows_count_key --- count the rows of one key, of those that rows_add_key would add,
- * that hold a lock and that wait
- */
-static void
-rows_count_key(const LrKey *key, int64 *granted, int64 *waiting, int64 *at_conditions)
-{
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-	{
-		const LrHold *h = &lt_holds[i];
-
-		if (lr_kind(h->kind)->passing)
-			continue;
-		if (h->state == HOLD_HANDED)
-			(*waiting)++;
-		else if (lt_is_granted(h->state))
-			*granted += h->scope[SCOPE_XACT].count > 0 &&
-				h->scope[SCOPE_SESSION].count > 0 ? 2 : 1;
-	}
-	rows_count_queue(key->queue.list.head, waiting, at_conditions);
-	rows_count_queue(key->places.list.head, waiting, at_conditions);
-}
-
-void
-lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
-{
-	*granted = *waiting = *at_conditions = 0;
-	for (int p = 0; p < LT_PARTITIONS; p++)
-	{
-		LWLock	   *lock = lt_partition(p);
-
-		LWLockAcquire(lock, LW_SHARED);
-		for (int b = p; b < lt_table->nbuckets; b += LT_PARTITIONS)
-			for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
-				rows_count_key(&lt_keys[i], granted, waiting, at_conditions);
-		LWLockRelease(lock);
-	}
+	return ok && rows_add_list(buf, &key->queue.list) &&
+		rows_add_list(buf, &key->places.list);
 }
 
 static bool
@@ -483,12 +452,23 @@ rows_add_partition(RowBuffer *buf, int partition)
 	return ok;
 }
 
+void
+lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
+{
+	RowBuffer	buf = {0};
+
+	for (int p = 0; p < LT_PARTITIONS; p++)
+		(void) rows_add_partition(&buf, p);
+	*granted = buf.granted;
+	*waiting = buf.waiting;
+	*at_conditions = buf.at_conditions;
+}
+
 LockTableRow *
 lt_rows(int *nrows)
 {
-	RowBuffer	buf;
+	RowBuffer	buf = {0};
 
-	buf.used = 0;
 	buf.size = lt_row_count() + 64;
 	buf.rows = MemoryContextAllocHuge(CurrentMemoryContext,
 									  sizeof(LockTableRow) * (Size) buf.size);

@@ -149,7 +149,6 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	}
 	else if (lt_queue_remove(&key->queue, session))
 		lt_nudge_beside(&key->queue, h->kind, wakes);
-	key->nunlisted++;
 	key->handoffs++;
 	w->state = WAIT_HANDED;
 	w->handed = hold;
@@ -165,7 +164,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	h->renewal.committing = false;
 	h->given.fence = 0;
 	h->renewal.n = 0;
-	wakes->handed_to = session;
+	lt_add_to_wake(wakes, session);
 }
 
 /*

@@ -315,8 +315,7 @@ locktable_free_unused(LrIndex key)
 	LrKey	   *k = &lt_keys[key];
 	LrIndex    *link;
 
-	if (k->first_hold != LR_NONE || k->queue.list.head != LR_NONE ||
-		k->places.list.head != LR_NONE || k->nunlisted > 0)
+	if (k->first_hold != LR_NONE || k->nwaiting > 0)
 		return;
 
 	link = lt_bucket_of(k->hash);
@@ -370,6 +369,9 @@ lt_hold_rows(const LrHold *hold)
 			hold->scope[SCOPE_XACT].count > 0) ? 2 : 1;
 }
 
+/*
+ * lt_link_hold --- add a hold to its key, which is no longer WAITING
+ */
 void
 lt_link_hold(LrIndex hold)
 {
@@ -382,6 +384,7 @@ lt_link_hold(LrIndex hold)
 		lt_holds[h->next].prev = hold;
 	key->first_hold = hold;
 	kindset_add(&key->hold_kinds, h->kind);
+	key->nwaiting--;
 }
 
 /*
@@ -478,6 +481,8 @@ lt_free_hold(LrIndex hold)
 	note_beside(&lt_keys[key], h);
 	if (h->state != HOLD_WAITING)
 		lt_unlink_hold(hold);
+	else
+		lt_keys[key].nwaiting--;
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
 	h->claim.owner = 0;

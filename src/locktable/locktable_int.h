@@ -97,7 +97,9 @@ typedef struct LrKey
 	uint16		name_len;
 	LrQueue		queue;
 	LrPlaces	places;
-	int			nunlisted;		/* sessions that wait in neither, HANDED or FAILED */
+	bool		ordered;		/* they stand as a store wants that keeps an order; see
+								 * lt_keep_order */
+	int			nwaiting;		/* its holds that are WAITING */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
 	LrIndex		asks_ahead;		/* session whose create takes tokens for others; LR_NONE
 								 * once the store gave the lock to any session since */
@@ -301,8 +303,6 @@ typedef struct LrWait
 	LrIndex		handed;			/* the hold that it was handed, */
 	bool		early;			/* while it asked the store; see handover.c */
 	bool		in_front;		/* of the queue: may ask the store */
-	KindCounts	nfront;			/* if it is the first of a queue: sessions in front, by
-								 * kind */
 	bool		asleep;			/* counted in nwaiters */
 	LockTerms	terms;			/* with which it asks for the lock */
 	LrAsked		asked;
@@ -497,13 +497,11 @@ lt_deadline(LrIndex hold)
 typedef struct WakeList
 {
 	int			nsessions;		/* sessions that can go on; see lt_make_wake_room */
-	LrIndex		next_in_line;	/* and one more; see places.c */
-	LrIndex		handed_to;		/* and one that was handed a lock */
 	int			nlosers;		/* sessions that lost a lock and have to be signalled */
 	bool		watchdog;
 } WakeList;
 
-#define WAKE_NOBODY		{0, LR_NONE, LR_NONE, 0, false}
+#define WAKE_NOBODY		{0, 0, false}
 
 /*
  * sessions.c: the sessions that this process has to wake, in one list, as it never has
@@ -627,7 +625,6 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms);
 extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
-extern KindSet lt_front_kinds(const LrQueue *queue);
 extern void lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrQueue *queue, LrIndex session);
 extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
@@ -730,9 +727,8 @@ extern const char *lt_check_due_times(void);
 
 /* The code of the lock table calls these; they end the process if something is wrong. */
 
-/* Before a changed partition is unlocked; and for the sessions that are woken then. */
+/* Before a changed partition is unlocked. */
 extern void lt_check_change(LWLock *lock);
-extern void lt_check_wakes(LWLock *lock, const LrIndex *sessions, int n);
 
 /* This session has ended. */
 extern void lt_check_session_end(void);
@@ -750,7 +746,6 @@ extern const char *const lt_state_names[];
 #else
 
 #define lt_check_change(lock)			((void) 0)
-#define lt_check_wakes(lock, sessions, n)	((void) 0)
 #define lt_check_session_end()			((void) 0)
 
 #endif							/* USE_ASSERT_CHECKING */

@@ -112,7 +112,7 @@ lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing)
 /*
  * lt_place_insert --- insert a session behind "prev", or as the first (LR_NONE)
  *
- * If there is a line, it joins that, unless it waits for a notification.
+ * If there is a line, it joins that, unless it waits for a notification, or asks already.
  */
 void
 lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding standing)
@@ -127,7 +127,7 @@ lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding stan
 	if (lr_kind(w->terms.kind)->passing)
 		return;
 	places->nordered++;
-	if (places->nlined > 0)
+	if (places->nlined > 0 && !w->asked.trying && w->asked.claim.owner == 0)
 		lt_join_line(places, session);
 }
 
@@ -188,7 +188,7 @@ line_begin(LrIndex session, WakeList *wakes)
 		return;
 	if (lt_wait_of(session)->place.line_at == LR_NEVER)
 		lt_wait_of(session)->place.line_at = lr_now();
-	wakes->next_in_line = session;
+	lt_add_to_wake(wakes, session);
 }
 
 /*

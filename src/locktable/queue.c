@@ -11,10 +11,6 @@
  * one_asks, once a session was refused and until the queue is empty: the others sleep,
  * as there may not be enough for all.
  *
- * The front is kept as a number of sessions of each kind, so to queue as the last or to
- * leave takes no walk over the sessions in front.  The first session has these numbers, as
- * there are many more keys than queues.
- *
  * turn.c has what sessions do in the queue.
  *
  * Partition lock held, but for lt_pause_after.
@@ -38,17 +34,8 @@ queue_kind(LrIndex session)
 }
 
 /*
- * lt_front_kinds --- the kinds of the sessions in front
- */
-KindSet
-lt_front_kinds(const LrQueue *queue)
-{
-	return queue->list.head == LR_NONE ? 0 :
-		kindset_counted(lt_wait_of(queue->list.head)->nfront);
-}
-
-/*
- * queue_excludes --- kinds that cannot come to the front behind a session of that kind
+ * queue_excludes --- kinds that cannot come to the front behind a session of that kind, nor
+ * before one
  */
 static KindSet
 queue_excludes(const LrQueue *queue, KindId kind)
@@ -61,17 +48,20 @@ queue_excludes(const LrQueue *queue, KindId kind)
 }
 
 /*
- * queue_front_excludes --- kinds that cannot join the sessions in front
+ * queue_front_has --- is a session in front that wants one of these kinds?
+ *
+ * Mostly, all that queue or the first in front say so.
  */
-static KindSet
-queue_front_excludes(const LrQueue *queue)
+static bool
+queue_front_has(const LrQueue *queue, KindSet kinds)
 {
-	KindSet		front = lt_front_kinds(queue);
-	KindSet		excluded = 0;
-
-	for (KindId kind = 0; kindset_next(front, &kind); kind++)
-		excluded |= queue_excludes(queue, kind);
-	return excluded;
+	if ((queue->kinds & kinds) == 0)
+		return false;
+	for (LrIndex i = queue->list.head; i != LR_NONE && lt_wait_of(i)->in_front;
+		 i = lt_wait_of(i)->next)
+		if (kindset_has(kinds, queue_kind(i)))
+			return true;
+	return false;
 }
 
 /*
@@ -81,7 +71,7 @@ bool
 lt_would_be_in_front(const LrQueue *queue, KindId kind)
 {
 	return queue->front_tail == queue->list.tail &&
-		!kindset_has(queue_front_excludes(queue), kind);
+		!queue_front_has(queue, queue_excludes(queue, kind));
 }
 
 /*
@@ -93,17 +83,11 @@ queue_extend_front(LrQueue *queue)
 	LrIndex		next = queue->front_tail == LR_NONE ? queue->list.head :
 		lt_wait_of(queue->front_tail)->next;
 	LrIndex		before = queue->front_tail;
-	KindSet		excluded;
 
-	if (next == LR_NONE)
-		return false;
-	excluded = queue_front_excludes(queue);
-	while (next != LR_NONE && !kindset_has(excluded, queue_kind(next)))
+	while (next != LR_NONE && !queue_front_has(queue, queue_excludes(queue, queue_kind(next))))
 	{
 		lt_wait_of(next)->in_front = true;
-		lt_wait_of(queue->list.head)->nfront[queue_kind(next)]++;
 		queue->front_tail = next;
-		excluded |= queue_excludes(queue, queue_kind(next));
 		next = lt_wait_of(next)->next;
 	}
 	return queue->front_tail != before;
@@ -118,7 +102,6 @@ queue_leave_front(LrQueue *queue, LrIndex session)
 	LrWait	   *w = lt_wait_of(session);
 
 	w->in_front = false;
-	lt_wait_of(queue->list.head)->nfront[queue_kind(session)]--;
 	if (queue->front_tail == session)
 		queue->front_tail = w->prev;
 }
@@ -141,8 +124,6 @@ lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev)
 		while (queue->front_tail != LR_NONE)
 			queue_leave_front(queue, queue->front_tail);
 	lt_wait_of(session)->in_front = false;
-	if (prev == LR_NONE)
-		memset(lt_wait_of(session)->nfront, 0, sizeof(KindCounts));
 	lt_list_insert(&queue->list, session, prev);
 	(void) queue_extend_front(queue);
 }
@@ -170,22 +151,14 @@ lt_queue_scarce(LrQueue *queue)
 bool
 lt_queue_remove(LrQueue *queue, LrIndex session)
 {
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->in_front)
+	if (lt_wait_of(session)->in_front)
 		queue_leave_front(queue, session);
-	if (w->prev == LR_NONE && w->next != LR_NONE)
-		memcpy(lt_wait_of(w->next)->nfront, w->nfront, sizeof(KindCounts));
 	lt_list_remove(&queue->list, session);
 	return queue_extend_front(queue);
 }
 
 /*
  * lt_nudge_front --- those in front may look again
- *
- * Nobody else has to be woken: sessions in the list are among them, or have left the
- * queue since.  A session that is handed the lock is in no queue, so it is not in the
- * list (WakeList.handed_to).
  */
 void
 lt_nudge_front(const LrQueue *queue, WakeList *wakes)
@@ -195,7 +168,6 @@ lt_nudge_front(const LrQueue *queue, WakeList *wakes)
 	if (queue->front_tail == LR_NONE)
 		return;
 	now = lr_now();
-	wakes->nsessions = 0;
 	for (LrIndex i = queue->list.head;; i = lt_wait_of(i)->next)
 	{
 		if (lt_wait_of(i)->woken_at == 0)
@@ -214,7 +186,7 @@ lt_nudge_front(const LrQueue *queue, WakeList *wakes)
 void
 lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 {
-	if (kindset_has(queue_front_excludes(&key->queue), kind))
+	if (queue_front_has(&key->queue, queue_excludes(&key->queue, kind)))
 		lt_nudge_front(&key->queue, wakes);
 	if (lr_kind(kind)->placed)
 		lt_nudge_placeless(key, wakes);
@@ -230,7 +202,7 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 void
 lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes)
 {
-	if ((lt_front_kinds(queue) & ~lr_kind(kind)->excludes) != 0)
+	if (queue_front_has(queue, ~lr_kind(kind)->excludes))
 		lt_nudge_front(queue, wakes);
 }
 
@@ -251,8 +223,6 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 		others = lt_queue_remove(&key->queue, self);
 	else if (w->state == WAIT_PLACED)
 		lt_place_remove(&key->places, self, wakes);
-	else
-		key->nunlisted--;
 	if (w->asleep)
 		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
 	w->asleep = false;
@@ -281,6 +251,7 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms)
 	h->session = LrMyProcNumber;
 	h->next = LR_NONE;
 	h->state = HOLD_WAITING;
+	lt_keys[key].nwaiting++;
 }
 
 /*
@@ -441,77 +412,40 @@ lt_is_placed_by(KindId kind, StoreId store)
 }
 
 /*
- * order_to_queue --- the store in use keeps no order
- *
- * Each session is inserted behind those in the queue that came before it.
+ * order_behind --- the last in the list that came no later; LR_NONE: there is none
  */
-static void
-order_to_queue(LrKey *key)
+static LrIndex
+order_behind(const LrList *list, const LrWait *w)
 {
-	WakeList	nobody = WAKE_NOBODY;
-	LrIndex		after = LR_NONE;
+	LrIndex		prev = list->tail;
 
-	while (key->places.list.head != LR_NONE)
-	{
-		LrIndex		session = key->places.list.head;
-		LrWait	   *w = lt_wait_of(session);
-		LrIndex		next = after == LR_NONE ? key->queue.list.head : lt_wait_of(after)->next;
-
-		while (next != LR_NONE && lt_wait_of(next)->since <= w->since)
-		{
-			after = next;
-			next = lt_wait_of(next)->next;
-		}
-		lt_place_remove(&key->places, session, &nobody);
-		w->state = WAIT_QUEUED;
-		lt_queue_insert(&key->queue, session, after);
-		after = session;
-	}
+	while (prev != LR_NONE && lt_wait_of(prev)->place.came_at > w->place.came_at)
+		prev = lt_wait_of(prev)->prev;
+	return prev;
 }
 
 /*
- * order_from_queue --- the store in use keeps an order again
+ * order_move --- the session waits in the order of the store from now on, in line, or no longer
  */
 static void
-order_from_queue(LrKey *key, StoreId store)
+order_move(LrKey *key, LrIndex session, bool to_places, WakeList *wakes)
 {
-	LrIndex		next;
-	KindSet		kinds = 0;
+	LrWait	   *w = lt_wait_of(session);
 
-	for (LrIndex session = key->queue.list.head; session != LR_NONE; session = next)
+	if (to_places)
 	{
-		LrWait	   *w = lt_wait_of(session);
-
-		next = w->next;
-		if (!lt_is_placed_by(w->terms.kind, store))
-		{
-			kindset_add(&kinds, w->terms.kind);
-			continue;
-		}
 		(void) lt_queue_remove(&key->queue, session);
 		w->state = WAIT_PLACED;
-		lt_place_insert(&key->places, session, key->places.list.tail, STANDING_ANSWERED);
-		if (lr_kind(w->terms.kind)->passing)
-			continue;
+		lt_place_insert(&key->places, session, order_behind(&key->places.list, w),
+						STANDING_ANSWERED);
 		lt_join_line(&key->places, session);
-		if (key->places.nlined == 1)
-			w->place.line_at = lr_now();
 	}
-	key->queue.kinds = kinds;
-}
-
-/*
- * order_lacks_places --- do sessions queue that are to wait in the order of the store?
- */
-static bool
-order_lacks_places(const LrKey *key, StoreId store)
-{
-	if (key->queue.list.head == LR_NONE)
-		return false;
-	for (KindId kind = 0; kindset_next(key->queue.kinds, &kind); kind++)
-		if (lt_is_placed_by(kind, store))
-			return true;
-	return false;
+	else
+	{
+		lt_place_remove(&key->places, session, wakes);
+		w->state = WAIT_QUEUED;
+		lt_queue_insert(&key->queue, session, order_behind(&key->queue.list, w));
+	}
 }
 
 /*
@@ -522,46 +456,37 @@ StoreId
 lt_keep_order(LrKey *key, WakeList *wakes)
 {
 	StoreId		store = current_store();
-	bool		ordered;
+	bool		ordered = lr_store_can(store, STORE_HAS_ORDER);
+	LrIndex		next;
 
-	if (!lr_has_fallback())
+	if (!lr_has_fallback() || key->ordered == ordered)
 		return store;
-	ordered = lr_store_can(store, STORE_HAS_ORDER);
-	if (ordered ? !order_lacks_places(key, store) : key->places.list.head == LR_NONE)
-		return store;
-	if (ordered)
-		order_from_queue(key, store);
-	else
-		order_to_queue(key);
+	key->ordered = ordered;
+	for (LrIndex session = ordered ? key->queue.list.head : key->places.list.head;
+		 session != LR_NONE; session = next)
+	{
+		next = lt_wait_of(session)->next;
+		if (lt_is_placed_by(queue_kind(session), store) == ordered)
+			order_move(key, session, ordered, wakes);
+	}
+	lt_line_up(&key->places, wakes);
 	lt_nudge_front(&key->queue, wakes);
 	return store;
 }
 
 /*
- * order_place_behind --- the last in the list that came no later; LR_NONE: there is none
- */
-static LrIndex
-order_place_behind(const LrPlaces *places, int64 came_at)
-{
-	LrIndex		prev = places->list.tail;
-
-	while (prev != LR_NONE && lt_wait_of(prev)->place.came_at > came_at)
-		prev = lt_wait_of(prev)->prev;
-	return prev;
-}
-
-/*
  * lt_wait_on --- a session that was handed the lock waits again
  *
- * In the queue it is the first, or behind the first.  In the order of the store it is
- * the first, without a place there, or the last.  If it was handed the lock while it
- * asked, it may have a place, or get one: then it stands where it came, and looks again.
+ * In the queue it is the first, or behind the first.  In the order of the store it stands
+ * where it came, or it is the last.  If it was handed the lock while it asked, it may have a
+ * place, or get one: then it looks again.
  */
 void
 lt_wait_on(LrIndex session, bool first)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrKey	   *key = &lt_keys[w->key];
+	LrStanding	standing = w->place.standing;
 
 	w->woken_at = 0;
 	if (!lt_is_placed_by(w->terms.kind, current_store()))
@@ -573,19 +498,14 @@ lt_wait_on(LrIndex session, bool first)
 	w->state = WAIT_PLACED;
 	if (!first)
 	{
-		lt_place_insert(&key->places, session, key->places.list.tail, STANDING_NEW);
-		w->place.came_at = w->woken_at = lr_now();
+		standing = STANDING_NEW;
+		w->place.came_at = lr_now();
 	}
-	else if (w->asked.trying || w->asked.claim.owner != 0)
-	{
-		lt_place_insert(&key->places, session, order_place_behind(&key->places, w->place.came_at),
-						w->place.standing);
-		key->places.nlined -= w->place.line_at != 0;
-		w->place.line_at = 0;
+	else if (!w->asked.trying && w->asked.claim.owner == 0)
+		standing = STANDING_PLACELESS;
+	if (standing != STANDING_PLACELESS)
 		w->woken_at = lr_now();
-	}
-	else
-		lt_place_insert(&key->places, session, LR_NONE, STANDING_PLACELESS);
+	lt_place_insert(&key->places, session, order_behind(&key->places.list, w), standing);
 }
 
 void
@@ -595,6 +515,5 @@ lt_back_to_queue(LrIndex session, bool first)
 
 	Assert(w->state == WAIT_HANDED);
 	w->early = false;
-	lt_keys[w->key].nunlisted--;
 	lt_wait_on(session, first);
 }

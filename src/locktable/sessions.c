@@ -35,8 +35,9 @@ typedef struct Loser
 	OnLost		on_lost;
 } Loser;
 
-/* The lists that belong to a WakeList; see lt_make_wake_room(). */
+/* The lists that belong to a WakeList, and who is in the first; see lt_make_wake_room(). */
 static LrIndex *wake_room = NULL;
+static bool *in_wake_room = NULL;
 static Loser losers[LOSERS_MAX];
 
 /* ----------
@@ -88,21 +89,21 @@ lt_session_leave(void)
 void
 lt_make_wake_room(void)
 {
-	if (wake_room == NULL)
-		wake_room = MemoryContextAlloc(TopMemoryContext,
-									   sizeof(LrIndex) * (lt_table->nsessions + 1));
+	if (wake_room != NULL)
+		return;
+	in_wake_room = MemoryContextAllocZero(TopMemoryContext, sizeof(bool) * lt_table->nsessions);
+	wake_room = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * lt_table->nsessions);
 }
 
 /*
  * lt_add_to_wake --- the session can go on
- *
- * There is room: a nudge begins the list anew, and what is added besides is one more at
- * most.
  */
 void
 lt_add_to_wake(WakeList *wakes, LrIndex session)
 {
-	Assert(wakes->nsessions <= lt_table->nsessions);
+	if (in_wake_room[session])
+		return;
+	in_wake_room[session] = true;
 	wake_room[wakes->nsessions++] = session;
 }
 
@@ -164,12 +165,11 @@ void
 lt_wake(const WakeList *wakes)
 {
 	for (int i = 0; i < wakes->nsessions; i++)
+	{
+		in_wake_room[wake_room[i]] = false;
 		if (wake_room[i] != LrMyProcNumber)
 			lt_wake_session(wake_room[i]);
-	if (wakes->next_in_line != LR_NONE && wakes->next_in_line != LrMyProcNumber)
-		lt_wake_session(wakes->next_in_line);
-	if (wakes->handed_to != LR_NONE && wakes->handed_to != LrMyProcNumber)
-		lt_wake_session(wakes->handed_to);
+	}
 	if (wakes->watchdog)
 		lr_wake_watchdog();
 	for (int i = 0; i < wakes->nlosers; i++)
@@ -184,11 +184,8 @@ void
 lt_unlock(LWLock *lock, const WakeList *wakes)
 {
 	lt_check_change(lock);
-	lt_check_wakes(lock, wake_room, wakes->nsessions);
 	LWLockRelease(lock);
-	if (wakes->nsessions > 0 || wakes->next_in_line != LR_NONE ||
-		wakes->handed_to != LR_NONE || wakes->watchdog || wakes->nlosers > 0)
-		lt_wake(wakes);
+	lt_wake(wakes);
 }
 
 /*

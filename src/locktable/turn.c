@@ -435,7 +435,6 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 	LrIndex		session;
 	const LrWait *own = lt_wait_of(LrMyProcNumber);
 	bool		placed;
-	bool		others = false;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	placed = own->state == WAIT_PLACED || own->early;
@@ -451,22 +450,13 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 		{
 			if (placed)
 				lt_place_remove(&key->places, session, &wakes);
-			else
-				others |= lt_queue_remove(&key->queue, session);
-			key->nunlisted++;
+			else if (lt_queue_remove(&key->queue, session))
+				lt_nudge_front(&key->queue, &wakes);
 			w->state = min_replicas > 0 ? WAIT_UNREPLICATED : WAIT_FAILED;
 			lt_add_to_wake(&wakes, session);
 		}
 		session = next;
 	}
-	lt_unlock(lock, &wakes);
-	if (!others)
-		return;
-
-	/* Another list, as a nudge begins it anew. */
-	wakes = (WakeList) WAKE_NOBODY;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_nudge_front(&key->queue, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

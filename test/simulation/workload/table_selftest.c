@@ -201,9 +201,9 @@ front_unknown(void)
 }
 
 static void
-front_number(void)
+front_end(void)
 {
-	lt_wait_of(key_of(held)->queue.list.head)->nfront[KIND_REENTRANT]++;
+	key_of(held)->queue.front_tail = 4;
 }
 
 static void
@@ -342,15 +342,9 @@ handed_without_lease(void)
 }
 
 static void
-handed_number(void)
+waiting_number(void)
 {
-	key_of(handed)->nunlisted = 2;
-}
-
-static void
-failed_number(void)
-{
-	key_of(held)->nunlisted = 1;
+	key_of(held)->nwaiting = 1;
 }
 
 static void
@@ -437,14 +431,6 @@ not_moved(void)
 }
 
 static void
-woken_for_nothing(void)
-{
-	LrIndex		session = 2;
-
-	lt_check_wakes(lt_partition(lt_key_of(held)->hash), &session, 1);
-}
-
-static void
 ends_with_holds(void)
 {
 	act_as(2);
@@ -470,7 +456,7 @@ static const struct
 	{"the kinds of a queue", queue_kinds, "as kinds"},
 	{"one in the queue of another key", queue_of_another, "does not wait for it"},
 	{"in front without knowing", front_unknown, "does not know"},
-	{"the number in front", front_number, "the front of a"},
+	{"the end of the front", front_end, "the front of a"},
 	{"a front that is too long", front_too_long, "believes to be in front"},
 	{"a hold of another key", hold_of_another, "belongs to another key"},
 	{"held by nobody", hold_of_nobody, "nobody has it"},
@@ -493,8 +479,7 @@ static const struct
 	{"due after its end", due_late, "due after its lease"},
 	{"handed to one who does not wait", handed_to_nobody, "does not wait for it"},
 	{"handed over without a lease", handed_without_lease, "on no terms"},
-	{"the number of those who were handed it", handed_number, "are in no list"},
-	{"the number of those who failed", failed_number, "are in no list"},
+	{"the number of those who wait", waiting_number, "of them in its lists"},
 	{"an entry in a wrong bucket", wrong_bucket, "is not found by its name"},
 	{"an entry of nobody", unused_key, "it has an entry"},
 	{"waiting with another's hold", waiting_with_another, "with hold"},
@@ -508,7 +493,6 @@ static const struct
 	{"a key that is missing", key_is_missing, "keys"},
 	{"a block that is due later than its holds", block_is_late, "before its block"},
 	{"a hold that is not moved", not_moved, "not due to be moved"},
-	{"woken for nothing", woken_for_nothing, "to be woken for nothing"},
 	{"the end of a session with holds", ends_with_holds, "still has hold"},
 	{"the end of a transaction with holds", transaction_ends_with_holds,
 	"is the transaction's"},
