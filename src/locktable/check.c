@@ -278,12 +278,8 @@ check_place(const LrKey *key, LrIndex s)
 	if (w->in_front || !lr_kind(w->terms.kind)->placed)
 		return check_says("session %d is among the places of %.*s and has none", s,
 						  NAME(key));
-	if (w->told.subscription != SUB_NONE && w->told.owner == 0)
-		return check_says("session %d is told of no place of %.*s", s, NAME(key));
-	if (w->told.owner != 0 && lt_find_place(key, w->told.owner) != s)
-		return check_says("session %d is not found by its place of %.*s", s, NAME(key));
 	if (w->place.standing == STANDING_PLACELESS &&
-		(w->asked.claim.owner != 0 || w->told.owner != 0 || w->asked.trying))
+		(w->asked.claim.owner != 0 || w->asked.trying))
 		return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
 						  NAME(key));
 	if (w->place.standing == STANDING_PLACELESS && w->place.line_at == 0 &&

@@ -247,7 +247,7 @@ lt_nudge_behind(LrIndex hold, WakeList *wakes)
 		first = lt_wait_of(first)->next;
 	w = lt_wait_of(first);
 	if (w->terms.kind != lt_holds[hold].kind || w->asked.claim.owner == 0 ||
-		w->told.subscription == SUB_CONFIRMED)
+		w->place.subscription == SUB_CONFIRMED)
 		return;
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();

@@ -21,7 +21,6 @@
 
 LrTable    *lt_table = NULL;
 LrIndex    *lt_buckets = NULL;
-LrIndex    *lt_told = NULL;
 LrKey	   *lt_keys = NULL;
 LrHold	   *lt_holds = NULL;
 LrLease    *lt_leases = NULL;
@@ -32,12 +31,6 @@ static int
 lt_bucket_count(void)
 {
 	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
-}
-
-static int
-lt_told_count(void)
-{
-	return (int) pg_nextpower2_32(MaxBackends);
 }
 
 static int
@@ -64,7 +57,6 @@ locktable_shmem_size(void)
 	for (int s = 0; s < STORE_COUNT; s++)
 		size = add_size(size, LT_ALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
 	size = add_size(size, LT_ALIGN(mul_size(MaxBackends, sizeof(LrSession))));
-	size = add_size(size, LT_ALIGN(mul_size(lt_told_count(), sizeof(LrIndex))));
 	return size;
 }
 
@@ -107,7 +99,6 @@ lt_init_table(void)
 	lt_table->nbuckets = lt_bucket_count();
 	lt_table->nblocks = lt_block_count();
 	lt_table->nsessions = MaxBackends;
-	lt_table->ntold = lt_told_count();
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
@@ -117,8 +108,6 @@ lt_init_table(void)
 
 	for (int i = 0; i < lt_table->nbuckets; i++)
 		lt_buckets[i] = LR_NONE;
-	for (int i = 0; i < lt_table->ntold; i++)
-		lt_told[i] = LR_NONE;
 	for (int s = 0; s < STORE_COUNT; s++)
 		for (int i = 0; i < lt_table->nblocks; i++)
 			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
@@ -127,7 +116,6 @@ lt_init_table(void)
 		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
 	lt_init_pool(&lt_table->key_pool);
 	lt_init_pool(&lt_table->hold_pool);
-	SpinLockInit(&lt_table->told_mutex);
 	memset(lt_table->forced, 0, sizeof(lt_table->forced));
 	lt_table->losses.first = 0;
 	pg_atomic_init_u32(&lt_table->losses.n, 0);
@@ -151,7 +139,6 @@ locktable_shmem_init(void)
 		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
 														lt_block_count() * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
-	lt_told = (LrIndex *) lt_carve(&area, lt_told_count() * sizeof(LrIndex));
 	if (!found)
 		lt_init_table();
 }
@@ -575,68 +562,6 @@ lt_list_remove(LrList *list, LrIndex session)
 	else
 		list->tail = w->prev;
 	w->prev = w->next = LR_NONE;
-}
-
-/* ----------
- * Which session is notified by which owner
- *
- * A message must find one of thousands, which may all wait for one key, without a look
- * at each.  Owners are numbers in a row, so few share a bucket.
- * ----------
- */
-
-static LrIndex *
-place_bucket(uint64 owner)
-{
-	return &lt_told[owner & (uint64) (lt_table->ntold - 1)];
-}
-
-/*
- * lt_tell_as --- that owner is notified of the session's turn from now on; 0: none is
- */
-void
-lt_tell_as(LrIndex session, uint64 owner)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->told.owner == owner)
-		return;
-	SpinLockAcquire(&lt_table->told_mutex);
-	if (w->told.owner != 0)
-	{
-		LrIndex    *link = place_bucket(w->told.owner);
-
-		while (*link != session)
-			link = &lt_wait_of(*link)->told.next;
-		*link = w->told.next;
-	}
-	w->told.owner = owner;
-	if (owner != 0)
-	{
-		w->told.next = *place_bucket(owner);
-		*place_bucket(owner) = session;
-	}
-	SpinLockRelease(&lt_table->told_mutex);
-	w->told.subscription = SUB_NONE;
-}
-
-/*
- * lt_find_place --- the session that is notified as that owner; LR_NONE: there is none
- *
- * If it waits for another key, it cannot change to this one meanwhile, which is locked.
- */
-LrIndex
-lt_find_place(const LrKey *key, uint64 owner)
-{
-	LrIndex		session;
-
-	SpinLockAcquire(&lt_table->told_mutex);
-	session = *place_bucket(owner);
-	while (session != LR_NONE && lt_wait_of(session)->told.owner != owner)
-		session = lt_wait_of(session)->told.next;
-	SpinLockRelease(&lt_table->told_mutex);
-	return session != LR_NONE && &lt_keys[lt_wait_of(session)->key] == key ?
-		session : LR_NONE;
 }
 
 /* ----------

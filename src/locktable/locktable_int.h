@@ -267,25 +267,18 @@ typedef struct LrAsked
 	bool		trying;			/* it asks the store */
 } LrAsked;
 
-/* The order in which sessions ask for their places in the store. */
+/* A session in the order of the store, and when it asks for its place there. */
 typedef struct LrPlace
 {
 	int64		came_at;		/* lr_now() when it came, */
 	int64		line_at;		/* those behind it in line wait until then, and a
 								 * second more; LR_NEVER = it may not ask yet; 0 = it is
 								 * not in line */
+	int64		told_at;		/* when it was notified of its turn; 0 = it was not, or
+								 * has asked since */
 	LrStanding	standing;		/* what the store has answered since it came */
+	SubscriptionState subscription; /* to the channel of its owner (LrAsked.claim) */
 } LrPlace;
-
-/* How a session that waits in the order of the store is notified of its turn. */
-typedef struct LrTold
-{
-	uint64		owner;			/* it is notified as this one; 0 = it is not */
-	int64		at;				/* lr_now() when it was notified; 0 = it was not, or has
-								 * asked since */
-	LrIndex		next;			/* next session in the same bucket of lt_told */
-	SubscriptionState subscription;
-} LrTold;
 
 /* Generations of waits that may be in a deadlock. */
 typedef struct LrCycle
@@ -307,7 +300,6 @@ typedef struct LrWait
 	LockTerms	terms;			/* with which it asks for the lock */
 	LrAsked		asked;
 	LrPlace		place;
-	LrTold		told;
 	LrIndex		prev;			/* session before it in the queue or list of the key */
 	LrIndex		next;
 	int64		woken_at;		/* lr_now() of a wake-up that it has not acted on; 0 =
@@ -380,8 +372,6 @@ typedef struct LrTable
 	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
 	int			nsessions;
 	int			nblocks;
-	int			ntold;			/* buckets of lt_told, a power of two */
-	slock_t		told_mutex;
 	LrPool		key_pool;
 	LrPool		hold_pool;
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
@@ -399,7 +389,6 @@ typedef struct LrTable
 
 extern LrTable *lt_table;
 extern LrIndex *lt_buckets;
-extern LrIndex *lt_told;
 extern LrKey *lt_keys;
 extern LrHold *lt_holds;
 extern LrLease *lt_leases;
@@ -537,8 +526,6 @@ extern int64 lt_handed_lease_ms(const LrHold *h);
 extern bool lt_has_ordered_hold(const LrKey *key);
 extern void lt_list_insert(LrList *list, LrIndex session, LrIndex prev);
 extern void lt_list_remove(LrList *list, LrIndex session);
-extern void lt_tell_as(LrIndex session, uint64 owner);
-extern LrIndex lt_find_place(const LrKey *key, uint64 owner);
 
 /* due_times.c: what is where; partition lock held. */
 extern bool lt_is_at_old_place(const LrHold *h, StoreId store);
@@ -666,6 +653,7 @@ extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);
 extern bool lt_holds_up_line(const LrPlace *place, int64 now);
 extern void lt_count_off(LrIndex session, WakeList *wakes);
+extern LrIndex lt_find_place(const LrPlaces *places, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 
 /* turn.c; partition lock held. */

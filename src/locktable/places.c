@@ -141,8 +141,8 @@ lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes)
 	if (!lr_kind(w->terms.kind)->passing)
 		places->nordered--;
 	lt_stand(places, &w->place, STANDING_NEW);
-	lt_tell_as(session, 0);
-	w->told.at = 0;
+	w->place.subscription = SUB_NONE;
+	w->place.told_at = 0;
 }
 
 /*
@@ -305,6 +305,21 @@ lt_count_off(LrIndex session, WakeList *wakes)
  */
 
 /*
+ * lt_find_place --- the session that is notified as that owner; LR_NONE: there is none
+ *
+ * Mostly it is among the first, as the list is in the order in which they came to the store.
+ */
+LrIndex
+lt_find_place(const LrPlaces *places, uint64 owner)
+{
+	LrIndex		i = places->list.head;
+
+	while (i != LR_NONE && lt_wait_of(i)->asked.claim.owner != owner)
+		i = lt_wait_of(i)->next;
+	return i;
+}
+
+/*
  * lt_nudge_place --- the session may look again; perhaps it was notified of its turn
  *
  * Then the others wait for it, until it asks.
@@ -312,7 +327,7 @@ lt_count_off(LrIndex session, WakeList *wakes)
 void
 lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 {
-	LrIndex		session = lt_find_place(key, owner);
+	LrIndex		session = lt_find_place(&key->places, owner);
 	LrWait	   *w;
 
 	if (session == LR_NONE)
@@ -320,8 +335,8 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 	w = lt_wait_of(session);
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();
-	if (its_turn && w->told.at == 0)
-		w->told.at = lr_now();
+	if (its_turn && w->place.told_at == 0)
+		w->place.told_at = lr_now();
 	lt_add_to_wake(wakes, session);
 }
 

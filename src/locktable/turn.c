@@ -358,7 +358,10 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 
 	*anew = w->asked.disowned != 0;
 	if (owner == 0 || w->asked.claim.owner != owner)
+	{
 		owner = lr_new_owner();
+		w->place.subscription = SUB_NONE;
+	}
 	w->asked.claim.owner = owner;
 	w->asked.claim.topology = lt_epoch_of(w->key);
 	w->asked.claim.place = lr_place;
@@ -382,7 +385,6 @@ lt_note_clear(LrIndex hold, const StoreOp *op)
 		key->clear_at = Max(key->clear_at, op->sent.at);
 	if (op->answer.unplaced)
 	{
-		lt_tell_as(LrMyProcNumber, 0);
 		w->asked.claim.owner = 0;
 		if (w->state == WAIT_PLACED)
 			lt_stand(&key->places, &w->place, STANDING_PLACELESS);
@@ -541,7 +543,7 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 		if (w->place.standing == STANDING_PLACELESS)
 			lt_stand(&key->places, &w->place, STANDING_ANSWERED);
 		w->woken_at = 0;
-		w->told.at = 0;
+		w->place.told_at = 0;
 		return TURN_TRY;
 	}
 	*look_again = retry_at;

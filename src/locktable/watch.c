@@ -134,7 +134,7 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
 {
-	int64		since = w->state == WAIT_PLACED ? w->told.at :
+	int64		since = w->state == WAIT_PLACED ? w->place.told_at :
 		w->woken_at != 0 ? w->woken_at : w->looks_at;
 
 	return (lt_is_waiting(w) || w->state == WAIT_HANDED) &&
@@ -252,8 +252,7 @@ subscription_of(LrIndex session)
 		return NULL;
 	if (w->state != WAIT_PLACED)
 		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
-	lt_tell_as(session, w->asked.claim.owner);
-	return w->told.owner != 0 ? &w->told.subscription : NULL;
+	return w->asked.claim.owner != 0 ? &w->place.subscription : NULL;
 }
 
 bool
@@ -291,32 +290,34 @@ lt_take_subscription_work(void)
 }
 
 /*
- * subscription_is_wanted --- does a waiting session want a subscription, and which?
+ * subscription_find --- the subscription for the wait of a session, if it wants or has one
  *
  * Without the partition lock the result is a guess.
  */
-static bool
-subscription_is_wanted(const LrWait *w, LrTopic *topic, uint64 *owner)
+static SubscriptionState
+subscription_find(const LrWait *w, LrTopic *topic, uint64 *owner)
 {
 	*owner = 0;
 	*topic = lr_kind(w->terms.kind)->topic;
 	if (w->state == WAIT_QUEUED)
-		return lt_keys[w->key].subscription[*topic] == SUB_WANTED;
+		return lt_keys[w->key].subscription[*topic];
 	*topic = lr_kind(w->terms.kind)->turn_topic;
-	*owner = w->told.owner;
-	return w->told.subscription == SUB_WANTED && *owner != 0;
+	*owner = w->asked.claim.owner;
+	return *owner != 0 ? w->place.subscription : SUB_NONE;
 }
 
 /*
- * lt_wanted_subscriptions --- call back for each subscription that a session wants
+ * lt_subscriptions --- call back for each subscription that a session wants, or has
  *
  * Of thousands of waiting sessions nearly all have their subscription, and are skipped
  * without the lock.  A session notes its wish before it sets subscription_work, which
  * the caller has taken before this call, so no wish is missed.
  */
 void
-lt_wanted_subscriptions(WantedCallback callback)
+lt_subscriptions(bool wanted, SubscriptionCallback callback)
 {
+	SubscriptionState most = wanted ? SUB_WANTED : SUB_CONFIRMED;
+
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 	{
 		LrWait	   *w = lt_wait_of(i);
@@ -324,15 +325,16 @@ lt_wanted_subscriptions(WantedCallback callback)
 		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
+		SubscriptionState state = subscription_find(w, &topic, &owner);
 		LWLock	   *lock;
 
-		if (!lt_is_waiting(w) || !subscription_is_wanted(w, &topic, &owner))
+		if (!lt_is_waiting(w) || state == SUB_NONE || state > most)
 			continue;
 
 		key.len = 0;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (lt_waits_for(w, hash) && subscription_is_wanted(w, &topic, &owner))
+		if (lt_waits_for(w, hash) && subscription_find(w, &topic, &owner) != SUB_NONE)
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		LWLockRelease(lock);
 		if (key.len > 0)
@@ -355,10 +357,10 @@ subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
 		lt_nudge_front(&key->queue, wakes);
 		return;
 	}
-	session = lt_find_place(key, owner);
+	session = lt_find_place(&key->places, owner);
 	if (session == LR_NONE)
 		return;
-	lt_wait_of(session)->told.subscription = SUB_CONFIRMED;
+	lt_wait_of(session)->place.subscription = SUB_CONFIRMED;
 	lt_nudge_place(key, owner, false, wakes);
 }
 
@@ -383,7 +385,8 @@ lt_subscription_confirmed(const TopicKey *topic)
 }
 
 /*
- * lt_end_subscription --- may the subscription end, as no session waits any more?
+ * lt_end_subscription --- may the subscription to the channel of a key end, as no session
+ * waits any more?
  */
 bool
 lt_end_subscription(const TopicKey *topic)
@@ -395,9 +398,7 @@ lt_end_subscription(const TopicKey *topic)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(topic->name, topic->len, hash);
-	if (key != LR_NONE && lr_topic_of_owners(topic->topic))
-		unused = lt_find_place(&lt_keys[key], topic->owner) == LR_NONE;
-	else if (key != LR_NONE)
+	if (key != LR_NONE)
 	{
 		unused = lt_keys[key].queue.list.head == LR_NONE;
 		if (unused)
@@ -417,8 +418,8 @@ subscription_reset(LrKey *key)
 		if (key->subscription[t] != SUB_NONE)
 			key->subscription[t] = key->queue.list.head != LR_NONE ? SUB_WANTED : SUB_NONE;
 	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->told.subscription != SUB_NONE)
-			lt_wait_of(i)->told.subscription = SUB_WANTED;
+		if (lt_wait_of(i)->place.subscription != SUB_NONE)
+			lt_wait_of(i)->place.subscription = SUB_WANTED;
 }
 
 /*

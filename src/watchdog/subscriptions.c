@@ -35,7 +35,7 @@ typedef struct Subscription
 {
 	TopicKey	key;
 	bool		confirmed;
-	bool		idle;			/* nobody waited for it at the last tick */
+	bool		idle;			/* nobody has waited for it since the last tick */
 } Subscription;
 
 static HTAB *subscriptions = NULL;
@@ -121,10 +121,20 @@ subscribe_key(const TopicKey *key)
 }
 
 /*
- * drop_idle_subscriptions --- unsubscribe from keys that nobody waits for
- *
- * That is a key that was idle at this tick and the last one; or a channel of one owner,
- * who will not wait again.
+ * keep_subscription --- a session waits for this channel
+ */
+static void
+keep_subscription(const TopicKey *key)
+{
+	Subscription *s = hash_search(subscriptions, key, HASH_FIND, NULL);
+
+	if (s != NULL)
+		s->idle = false;
+}
+
+/*
+ * drop_idle_subscriptions --- unsubscribe from channels that nobody waits for, neither at this
+ * tick nor at the last one
  */
 static void
 drop_idle_subscriptions(void)
@@ -137,13 +147,14 @@ drop_idle_subscriptions(void)
 	{
 		bool		was_idle = s->idle;
 
-		s->idle = lt_end_subscription(&s->key);
-		if (s->idle && (was_idle || s->key.owner != 0))
+		s->idle = s->key.owner != 0 || lt_end_subscription(&s->key);
+		if (s->idle && was_idle)
 		{
 			teller->listener_unsubscribe(listener, &s->key);
 			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
 		}
 	}
+	lt_subscriptions(false, keep_subscription);
 }
 
 static bool
@@ -182,7 +193,7 @@ subscriptions_step(void)
 	if (listener != NULL)
 	{
 		if (lt_take_subscription_work())
-			lt_wanted_subscriptions(subscribe_key);
+			lt_subscriptions(true, subscribe_key);
 		teller->listener_step(listener);
 	}
 	if (subscriptions_need_tick() && now >= next_tick)
