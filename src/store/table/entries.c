@@ -79,29 +79,15 @@ entry_left_ms(const Entry *e)
  * ----------
  */
 
-void
-entry_refuse(StoreOp *op, const TableTrouble *trouble)
-{
-	memset(&op->answer, 0, sizeof(StoreAnswer));
-	op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
-}
-
 /*
- * entry_blocked --- another transaction is changing the row; returns false, for the caller
- *
- * trouble_of_error() turns the error into STORE_BLOCKED, too.
+ * entry_blocked --- raise an error: another transaction is changing the row
  */
-static bool
-entry_blocked(LockTables *tables, StoreOp *op)
+static void
+entry_blocked(LockTables *tables)
 {
-	if (tables->wrote)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("a row of the key is being changed")));
 	table_trouble_set(&tables->trouble, TABLE_BLOCKED,
 					  "Another transaction is changing the row of the key.");
-	entry_refuse(op, &tables->trouble);
-	return false;
+	tables_fail(tables);
 }
 
 void
@@ -113,14 +99,13 @@ entry_busy(StoreOp *op, int64 ttl_ms)
 }
 
 bool
-entry_may_look(LockTables *tables, TableId in, StoreOp *op)
+entry_may_look(LockTables *tables, TableId in)
 {
 	if (tables_have(tables, in))
 		return true;
 	if (tables->trouble.fault == TABLE_BLOCKED)
-		entry_refuse(op, &tables->trouble);
-	else
-		tables->trouble.fault = TABLE_FAULT_NONE;
+		tables_fail(tables);
+	tables->trouble.fault = TABLE_FAULT_NONE;
 	return false;
 }
 
@@ -368,7 +353,7 @@ column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
  */
 
 Entry *
-entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind, const char *owner)
+entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind, const char *owner)
 {
 	KeyedTable *table = &tables->table[in];
 	Entry	   *e = &tables->entry[in];
@@ -384,10 +369,7 @@ entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind, const char 
 	if (found == KEYED_ROW && !entry_read(tables, in))
 		found = discard(table) ? KEYED_NOTHING : KEYED_BLOCKED;
 	if (found == KEYED_BLOCKED)
-	{
-		(void) entry_blocked(tables, op);
-		return NULL;
-	}
+		entry_blocked(tables);
 	if (found == KEYED_NOTHING)
 		memset(e, 0, sizeof(Entry));
 	e->kind = kind;
@@ -434,7 +416,7 @@ entry_outlives(Entry *e)
  * An update leaves the key, and unless the entry is a new one its start and comment, as they
  * are.  An entry that outlives the server must survive a crash, so its commit is flushed.
  */
-bool
+void
 entry_put(LockTables *tables, TableId in, StoreOp *op)
 {
 	const TableFields *fields = &table_fields[in];
@@ -458,29 +440,26 @@ entry_put(LockTables *tables, TableId in, StoreOp *op)
 	if (!e->there)
 		keyed_insert(&tables->table[in], values, nulls);
 	else if (!keyed_update(&tables->table[in], n, columns, values, nulls))
-		return entry_blocked(tables, op);
+		entry_blocked(tables);
 	if (e->of == OF_NOBODY)
 		tables->must_flush = true;
-	tables->wrote = true;
 	op->outcome = STORE_OK;
-	return true;
 }
 
-bool
+void
 entry_extend(LockTables *tables, TableId in, StoreOp *op)
 {
 	op->outcome = STORE_OK;
-	return !entry_lengthen(&tables->entry[in], op->lease_ms) || entry_put(tables, in, op);
+	if (entry_lengthen(&tables->entry[in], op->lease_ms))
+		entry_put(tables, in, op);
 }
 
-bool
+void
 entry_delete(LockTables *tables, TableId in, StoreOp *op)
 {
 	if (!keyed_delete(&tables->table[in]))
-		return entry_blocked(tables, op);
-	tables->wrote = true;
+		entry_blocked(tables);
 	op->outcome = STORE_OK;
-	return true;
 }
 
 /* ----------
@@ -515,15 +494,15 @@ share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner, bo
 	memset(share, 0, sizeof(Entry));
 	share->kind = kind;
 	entry_renew(share, owner, op->lease_ms, keep);
-	(void) entry_put(tables, IN_SHARES, op);
+	entry_put(tables, IN_SHARES, op);
 }
 
 void
 shares_drop(LockTables *tables, StoreOp *op, KindId kind)
 {
 	shares_begin(tables, op);
-	while (shares_next(tables, kind) != NULL && entry_delete(tables, IN_SHARES, op))
-		 /* the next one */ ;
+	while (shares_next(tables, kind) != NULL)
+		entry_delete(tables, IN_SHARES, op);
 }
 
 uint64
@@ -564,7 +543,7 @@ row_is_taken(const Entry *row, StoreOp *op)
 }
 
 Entry *
-row_find(LockTables *tables, StoreOp *op)
+row_find(LockTables *tables, const StoreOp *op)
 {
 	return entry_find(tables, IN_ROWS, op, op->lock_kind, "");
 }
@@ -642,6 +621,9 @@ entries_sweep(LockTables *tables)
 {
 	sweep_table(tables, IN_ROWS);
 	for (TableId in = IN_SHARES; in < IN_COUNT; in++)
+	{
 		if (tables_have(tables, in))
 			sweep_table(tables, in);
+		tables->trouble.fault = TABLE_FAULT_NONE;
+	}
 }

@@ -48,9 +48,6 @@ typedef struct Requests
 static Requests *requests = NULL;
 static TableOp *pool = NULL;
 
-/* In the worker: the requests that it took last. */
-static TableRequest **taken = NULL;
-
 /* ----------
  * Why something was not done
  * ----------
@@ -298,8 +295,6 @@ requests_epoch(void)
 void
 requests_worker_enter(void)
 {
-	taken = MemoryContextAlloc(TopMemoryContext,
-							   sizeof(TableRequest *) * REQUESTS);
 	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
@@ -308,7 +303,12 @@ requests_worker_enter(void)
 		if (state != REQUEST_TAKEN && state != REQUEST_ABANDONED)
 			continue;
 		for (int j = 0; j < request->nops; j++)
-			op_in(request, j)->op.outcome = STORE_UNKNOWN;
+		{
+			StoreOp    *op = &op_in(request, j)->op;
+
+			op->outcome = STORE_UNKNOWN;
+			memset(&op->answer, 0, sizeof(StoreAnswer));
+		}
 		request_answer(request);
 	}
 	requests_new_epoch();
@@ -347,38 +347,28 @@ requests_wanted(void)
 	return pg_atomic_exchange_u32(&requests->wanted, 0) != 0;
 }
 
-TableRequest **
-requests_take(int *n)
+int
+requests_take(TableJob *jobs)
 {
-	*n = 0;
+	int			n = 0;
+
 	for (int i = 0; i < REQUESTS; i++)
 	{
 		TableRequest *request = &requests->request[i];
 
-		if (pg_atomic_read_u32(&request->state) == REQUEST_SUBMITTED &&
-			request_change_state(request, REQUEST_SUBMITTED, REQUEST_TAKEN))
-			taken[(*n)++] = request;
+		if (pg_atomic_read_u32(&request->state) != REQUEST_SUBMITTED ||
+			!request_change_state(request, REQUEST_SUBMITTED, REQUEST_TAKEN))
+			continue;
+		for (int j = 0; j < request->nops; j++)
+		{
+			TableOp    *in = op_in(request, j);
+
+			in->op.name = in->name;
+			in->op.text = in->text;
+			jobs[n++] = (TableJob) {request, &in->op};
+		}
 	}
-	return taken;
-}
-
-void
-request_take_op(TableRequest *request, int i, StoreOp *op)
-{
-	const TableOp *in = op_in(request, i);
-
-	*op = in->op;
-	op->name = in->name;
-	op->text = in->text;
-}
-
-void
-request_put_results(TableRequest *request, int i, const StoreOp *op)
-{
-	StoreOp    *out = &op_in(request, i)->op;
-
-	out->outcome = op->outcome;
-	out->answer = op->answer;
+	return n;
 }
 
 void

@@ -97,14 +97,14 @@ ticket_find(uint64 owner)
  */
 
 /*
- * value_find --- the number of the key and this kind: 0 if there is none; NULL: the outcome is set
+ * value_find --- the number of the key and this kind: 0 if there is none
  */
 static Entry *
-value_find(LockTables *tables, StoreOp *op, KindId kind)
+value_find(LockTables *tables, const StoreOp *op, KindId kind)
 {
 	Entry	   *value = entry_find(tables, IN_VALUES, op, kind, "");
 
-	if (value != NULL && value->left_ms == 0)
+	if (value->left_ms == 0)
 		value->number = 0;
 	return value;
 }
@@ -113,9 +113,8 @@ value_find(LockTables *tables, StoreOp *op, KindId kind)
  * value_write --- write the number that was found last
  *
  * A new one expires after op->lease_ms, or never if that is 0; one that counts keeps its end.
- * False: the outcome is set.
  */
-static bool
+static void
 value_write(LockTables *tables, StoreOp *op, int64 number)
 {
 	Entry	   *value = &tables->entry[IN_VALUES];
@@ -123,31 +122,27 @@ value_write(LockTables *tables, StoreOp *op, int64 number)
 	if (value->left_ms == 0)
 		value->until = op->lease_ms > 0 ? entry_time_after(value, op->lease_ms) : DT_NOEND;
 	value->number = number;
-	return entry_put(tables, IN_VALUES, op);
+	entry_put(tables, IN_VALUES, op);
 }
 
 /*
  * value_delete --- delete the number that was found last; it must be there
  */
-static bool
+static void
 value_delete(LockTables *tables, StoreOp *op)
 {
 	tables->must_flush = true;
-	return entry_delete(tables, IN_VALUES, op);
+	entry_delete(tables, IN_VALUES, op);
 }
 
 /*
  * count_find --- find the number of the operation's kind, and answer with it
- *
- * NULL: another transaction blocks it, and the outcome is set.
  */
 static Entry *
 count_find(LockTables *tables, StoreOp *op)
 {
 	Entry	   *value = value_find(tables, op, op->lock_kind);
 
-	if (value == NULL)
-		return NULL;
 	op->outcome = STORE_OK;
 	op->answer.available = op->answer.total = value->number;
 	return value;
@@ -155,10 +150,8 @@ count_find(LockTables *tables, StoreOp *op)
 
 /*
  * count_add --- add to the number that was found last
- *
- * False: it would overflow, or another transaction blocks it; the outcome is set.
  */
-static bool
+static void
 count_add(LockTables *tables, StoreOp *op, int64 amount)
 {
 	int64		value;
@@ -166,11 +159,10 @@ count_add(LockTables *tables, StoreOp *op, int64 amount)
 	if (pg_add_s64_overflow(tables->entry[IN_VALUES].number, amount, &value))
 	{
 		table_trouble_set(&tables->trouble, TABLE_ERROR, "The number would be out of range.");
-		entry_refuse(op, &tables->trouble);
-		return false;
+		tables_fail(tables);
 	}
 	op->answer.available = op->answer.total = value;
-	return value_write(tables, op, value);
+	value_write(tables, op, value);
 }
 
 /*
@@ -185,17 +177,14 @@ count_value(LockTables *tables, StoreOp *op)
 /*
  * count_define --- set, create, add to, drain or delete the number
  *
- * A number that is set gets a new lifetime, whatever the old one's was.
+ * A number that is set gets a new end, whatever the old one's was.
  */
 void
 count_define(LockTables *tables, StoreOp *op)
 {
 	Entry	   *value = count_find(tables, op);
-	bool		counts;
+	bool		counts = value->left_ms != 0;
 
-	if (value == NULL)
-		return;
-	counts = value->left_ms != 0;
 	op->answer.changed = (op->args.change != CHANGE_INIT || !counts) &&
 		(op->args.change != CHANGE_DELETE || counts);
 	if (!op->answer.changed)
@@ -206,18 +195,18 @@ count_define(LockTables *tables, StoreOp *op)
 		case CHANGE_INIT:
 			value->left_ms = 0;
 			op->answer.available = op->answer.total = op->amount;
-			(void) value_write(tables, op, op->amount);
+			value_write(tables, op, op->amount);
 			break;
 		case CHANGE_ADD:
-			(void) count_add(tables, op, op->amount);
+			count_add(tables, op, op->amount);
 			break;
 		case CHANGE_DRAIN:
 			if (value->number != 0 && value->number >= PG_INT32_MIN &&
 				value->number <= PG_INT32_MAX)
-				(void) value_write(tables, op, 0);
+				value_write(tables, op, 0);
 			break;
 		case CHANGE_DELETE:
-			(void) value_delete(tables, op);
+			value_delete(tables, op);
 			break;
 	}
 }
@@ -233,14 +222,13 @@ count_define(LockTables *tables, StoreOp *op)
 void
 semaphore_create(LockTables *tables, StoreOp *op)
 {
-	const Entry *value = count_find(tables, op);
-
-	if (value == NULL)
-		return;
-	if (value->number < op->amount)
+	if (count_find(tables, op)->number < op->amount)
+	{
 		entry_busy(op, STORE_NO_TTL);
-	else if (count_add(tables, op, -op->amount))
-		ticket_add(op->owner);
+		return;
+	}
+	count_add(tables, op, -op->amount);
+	ticket_add(op->owner);
 }
 
 /*
@@ -252,15 +240,16 @@ void
 semaphore_release(LockTables *tables, StoreOp *op)
 {
 	const Entry *value = count_find(tables, op);
-	TableTicket *ticket;
+	TableTicket *ticket = ticket_find(op->owner);
 
-	if (value == NULL)
-		return;
-	ticket = ticket_find(op->owner);
 	if (ticket == NULL)
+	{
 		op->outcome = STORE_GONE;
-	else if (value->left_ms == 0 || count_add(tables, op, op->amount))
-		ticket->undone_by = GetTopTransactionId();
+		return;
+	}
+	if (value->left_ms != 0)
+		count_add(tables, op, op->amount);
+	ticket->undone_by = GetTopTransactionId();
 }
 
 /*
@@ -269,9 +258,11 @@ semaphore_release(LockTables *tables, StoreOp *op)
 void
 semaphore_count(LockTables *tables, StoreOp *op)
 {
-	if (count_find(tables, op) != NULL && ticket_find(op->owner) == NULL &&
-		count_add(tables, op, op->amount))
-		ticket_add(op->owner);
+	(void) count_find(tables, op);
+	if (ticket_find(op->owner) != NULL)
+		return;
+	count_add(tables, op, op->amount);
+	ticket_add(op->owner);
 }
 
 /* ----------
@@ -285,9 +276,7 @@ semaphore_count(LockTables *tables, StoreOp *op)
 void
 latch_create(LockTables *tables, StoreOp *op)
 {
-	const Entry *value = count_find(tables, op);
-
-	if (value != NULL && value->number > 0)
+	if (count_find(tables, op)->number > 0)
 		entry_busy(op, STORE_NO_TTL);
 }
 
@@ -301,19 +290,18 @@ void
 latch_count(LockTables *tables, StoreOp *op)
 {
 	const Entry *value = count_find(tables, op);
-	bool		done;
 
-	if (value == NULL || ticket_find(op->owner) != NULL)
+	if (ticket_find(op->owner) != NULL)
 		return;
 	if (value->number > op->amount)
-		done = count_add(tables, op, -op->amount);
+		count_add(tables, op, -op->amount);
 	else
 	{
 		op->answer.available = op->answer.total = 0;
-		done = value->left_ms == 0 || value_delete(tables, op);
+		if (value->left_ms != 0)
+			value_delete(tables, op);
 	}
-	if (done)
-		ticket_add(op->owner);
+	ticket_add(op->owner);
 }
 
 /* ----------
@@ -350,13 +338,13 @@ owner_of_id(const StoreOp *op, char *out)
 }
 
 /*
- * find_permit --- the permit that the operation's session or id has; NULL: the outcome is set
+ * find_permit --- the permit that the operation's session or id has
  *
  * A session that took a permit by id may release it until it has returned the id to its
  * caller.
  */
 static Entry *
-find_permit(LockTables *tables, StoreOp *op)
+find_permit(LockTables *tables, const StoreOp *op)
 {
 	char		owner[LR_OWNER_MAX];
 	Entry	   *permit;
@@ -365,7 +353,7 @@ find_permit(LockTables *tables, StoreOp *op)
 	{
 		(void) lr_owner_text(op->owner, owner);
 		permit = entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
-		if (permit == NULL || permit->there)
+		if (permit->there)
 			return permit;
 	}
 	owner_of_id(op, owner);
@@ -416,8 +404,6 @@ permit_create(LockTables *tables, StoreOp *op)
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
 	PermitsHad	had;
 
-	if (total == NULL)
-		return;
 	op->outcome = STORE_MISSING;
 	if (total->left_ms == 0)
 		return;
@@ -429,14 +415,14 @@ permit_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * find_counting --- the operation's permit, if it still counts; NULL: the outcome is set
+ * find_counting --- the operation's permit, if it still counts; else NULL, and the outcome is set
  */
 static Entry *
 find_counting(LockTables *tables, StoreOp *op)
 {
 	Entry	   *permit = find_permit(tables, op);
 
-	if (permit == NULL || permit->left_ms != 0)
+	if (permit->left_ms != 0)
 		return permit;
 	if (permit->there)
 		(void) keyed_delete(&tables->table[IN_SHARES]);
@@ -451,7 +437,7 @@ void
 permit_renew(LockTables *tables, StoreOp *op)
 {
 	if (find_counting(tables, op) != NULL)
-		(void) entry_extend(tables, IN_SHARES, op);
+		entry_extend(tables, IN_SHARES, op);
 }
 
 /* By the session that has it, or by its id. */
@@ -459,7 +445,7 @@ void
 permit_release(LockTables *tables, StoreOp *op)
 {
 	if (find_counting(tables, op) != NULL)
-		(void) entry_delete(tables, IN_SHARES, op);
+		entry_delete(tables, IN_SHARES, op);
 }
 
 /*
@@ -472,15 +458,10 @@ permit_define(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
 	int64		value = op->amount;
-	int64		was;
-	bool		counts;
-	int64		had;
+	int64		was = total->number;
+	bool		counts = total->left_ms != 0;
+	int64		had = count_permits(tables, op).n;
 
-	if (total == NULL)
-		return;
-	was = total->number;
-	counts = total->left_ms != 0;
-	had = count_permits(tables, op).n;
 	op->outcome = STORE_OK;
 	op->answer.changed = counts;
 	switch (op->args.change)
@@ -508,7 +489,7 @@ permit_define(LockTables *tables, StoreOp *op)
 	op->answer.total = value;
 	op->answer.available = (op->args.change == CHANGE_DRAIN ? was : value) - had;
 	if (op->answer.changed)
-		(void) value_write(tables, op, value);
+		value_write(tables, op, value);
 }
 
 /* How many there are, and how many of them nobody has. */
@@ -517,8 +498,6 @@ permit_value(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
 
-	if (total == NULL)
-		return;
 	op->answer.total = total->number;
 	op->answer.available = total->number - count_permits(tables, op).n;
 	op->outcome = total->left_ms != 0 ? STORE_OK : STORE_MISSING;
@@ -533,12 +512,12 @@ permits_inspect(LockTables *tables, StoreOp *op)
 	const Entry *total;
 	PermitsHad	had;
 
-	if (!entry_may_look(tables, IN_SHARES, op) || !entry_may_look(tables, IN_VALUES, op))
+	if (!entry_may_look(tables, IN_SHARES) || !entry_may_look(tables, IN_VALUES))
 		return;
 	had = count_permits(tables, op);
-	total = had.n > 0 ? value_find(tables, op, KIND_PERMIT) : NULL;
-	if (total == NULL)
+	if (had.n == 0)
 		return;
+	total = value_find(tables, op, KIND_PERMIT);
 	op->answer.value = STORE_VALUE_LOCK;
 	op->answer.count = (int) had.n;
 	op->answer.available = total->number - had.n;

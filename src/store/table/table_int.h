@@ -99,7 +99,7 @@ typedef enum RequestState
 /* An operation in shared memory, with the texts that it points to elsewhere. */
 typedef struct TableOp
 {
-	StoreOp		op;				/* its pointers are NULL */
+	StoreOp		op;				/* its pointers are the worker's */
 	char		name[LR_NAME_MAX];
 	char		text[LR_OWNER_MAX]; /* a whole owner, or the digest of a token */
 } TableOp;
@@ -189,17 +189,20 @@ extern bool requests_set_connecting(bool connecting);
 /* Has a request been submitted since the last call? */
 extern bool requests_wanted(void);
 
-/* Take all requests that were submitted.  The array is valid until the next call. */
-extern TableRequest **requests_take(int *n);
-
-extern TableTickets *requests_tickets(void);
+/* An operation of a request that was taken. */
+typedef struct TableJob
+{
+	TableRequest *request;
+	StoreOp    *op;				/* in the request */
+} TableJob;
 
 /*
- * Read operation i of a request that was taken, whose texts stay in the request; store its
- * results.
+ * Take all requests that were submitted, and return the number of their operations, which are in
+ * the order of the requests.  There is room for requests_max_ops() jobs.
  */
-extern void request_take_op(TableRequest *request, int i, StoreOp *op);
-extern void request_put_results(TableRequest *request, int i, const StoreOp *op);
+extern int	requests_take(TableJob *jobs);
+
+extern TableTickets *requests_tickets(void);
 
 /* Called when all its operations have outcomes: wakes the process that submitted it. */
 extern void request_answer(TableRequest *request);
@@ -353,15 +356,11 @@ typedef struct LockTables
 	Entry		entry[IN_COUNT];	/* the row that was found last */
 	bool		must_flush;		/* the transaction wrote something that has to
 								 * survive a crash */
-	bool		wrote;			/* the current operation has written something */
-	TableTrouble trouble;		/* why that could not be carried out */
+	TableTrouble trouble;		/* what tables_fail() is to say */
 } LockTables;
 
-/*
- * Open the tables, and act as their owner until tables_close().  NULL: they cannot be used,
- * *trouble says why, and the caller must abort the transaction.
- */
-extern LockTables *tables_open(TableTrouble *trouble);
+/* Open the tables, and act as their owner until tables_close().  May fail. */
+extern void tables_open(LockTables *tables);
 extern void tables_close(LockTables *tables);
 
 /*
@@ -369,6 +368,12 @@ extern void tables_close(LockTables *tables);
  * says why; operations that do not need it can still be carried out.
  */
 extern bool tables_have(LockTables *tables, TableId in);
+
+/*
+ * Raise an error, which says tables->trouble: the operation cannot be carried out, and what it
+ * has written is undone.
+ */
+extern void tables_fail(LockTables *tables) pg_attribute_noreturn();
 
 /* ----------
  * entries.c: Rows of the tables, read and written as entries.
@@ -389,23 +394,20 @@ extern bool tables_have(LockTables *tables, TableId in);
 #define TOKEN_OWNER			"token:"
 #define PERMIT_OWNER		"permit:"
 
-/* Set the outcome: the operation was not carried out, because of this trouble. */
-extern void entry_refuse(StoreOp *op, const TableTrouble *trouble);
-
 /* Set the outcome: the lock is not available for so many milliseconds. */
 extern void entry_busy(StoreOp *op, int64 ttl_ms);
 
 /*
- * Open a table only to look into it.  False: it cannot be used, so nobody has anything in it;
- * or, if the outcome is STORE_BLOCKED, another session has locked it, and nothing is known.
+ * Open a table only to look into it.  False: it cannot be used, so nobody has anything in it.
+ * Fails if another session has locked it, so that nothing is known.
  */
-extern bool entry_may_look(LockTables *tables, TableId in, StoreOp *op);
+extern bool entry_may_look(LockTables *tables, TableId in);
 
 /*
  * Find the entry with the operation's key, and with this kind and owner if the table's key has
- * them.  NULL: another transaction is inserting or changing it; the outcome is set.
+ * them.  Fails if another transaction is inserting or changing it, as all that writes one does.
  */
-extern Entry *entry_find(LockTables *tables, TableId in, StoreOp *op, KindId kind,
+extern Entry *entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind,
 						 const char *owner);
 
 /* Find all shares of the key of one kind, one after the other; NULL: no more. */
@@ -416,7 +418,7 @@ extern Entry *shares_next(LockTables *tables, KindId kind);
 extern void share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner,
 						 bool keep);
 
-/* Delete all shares of the key of one kind, up to one that is blocked; the outcome is set. */
+/* Delete all shares of the key of one kind. */
 extern void shares_drop(LockTables *tables, StoreOp *op, KindId kind);
 
 /* A digest of an owner, to be added to those of others. */
@@ -431,22 +433,20 @@ extern bool entry_lengthen(Entry *e, int64 lease_ms);
 /* From now on the entry outlives this server. */
 extern void entry_outlives(Entry *e);
 
-/*
- * Write the entry that was found last, as it is now, or delete it; the outcome is set.  False:
- * another transaction is changing it.  If the operation has written something before, that is
- * an error instead, which undoes all of the operation.
- */
-extern bool entry_put(LockTables *tables, TableId in, StoreOp *op);
+/* Write the entry that was found last, as it is now; the outcome is STORE_OK. */
+extern void entry_put(LockTables *tables, TableId in, StoreOp *op);
 
 /* Lengthen the lease of the entry that was found last, and write it if it has changed. */
-extern bool entry_extend(LockTables *tables, TableId in, StoreOp *op);
-extern bool entry_delete(LockTables *tables, TableId in, StoreOp *op);
+extern void entry_extend(LockTables *tables, TableId in, StoreOp *op);
+
+/* Delete the entry that was found last; the outcome is STORE_OK. */
+extern void entry_delete(LockTables *tables, TableId in, StoreOp *op);
 
 /* Delete the rows that lockredis did not write, and those that no longer count. */
 extern void entries_sweep(LockTables *tables);
 
 /* Find the row of the key.  Does this owner have it?  Does a token? */
-extern Entry *row_find(LockTables *tables, StoreOp *op);
+extern Entry *row_find(LockTables *tables, const StoreOp *op);
 extern bool row_is_of(const Entry *row, uint64 owner);
 extern bool row_is_token(const Entry *row);
 
@@ -505,7 +505,7 @@ extern void permit_value(LockTables *tables, StoreOp *op);
 
 /*
  * For a key without a row: describe who has permits of it.  Results are set only if there are
- * permits, or if another session has locked the tables.
+ * permits.
  */
 extern void permits_inspect(LockTables *tables, StoreOp *op);
 
@@ -526,10 +526,7 @@ extern void condition_carry_out(StoreOp *op);
  * ----------
  */
 
-/*
- * Carry out one operation, and set its outcome.  If it could not be carried out,
- * tables->trouble says why.
- */
+/* Carry out one operation, and set its outcome.  May fail. */
 extern void rows_execute(LockTables *tables, StoreOp *op);
 
 /*

@@ -21,9 +21,8 @@
  * key.  Whoever creates the row again deletes the remaining shares, so the
  * former readers find that they have lost their locks.
  *
- * Both tables are written in one transaction.  An operation looks for both rows before it
- * writes one.  If another transaction is changing the second row nevertheless, an error undoes
- * the change of the first.
+ * Both tables are written in one transaction.  If another transaction is changing one of the
+ * rows, an error undoes all of the operation.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -42,14 +41,14 @@
 typedef void (*RowOperation) (LockTables *tables, StoreOp *op);
 
 /*
- * find_of --- the row of the key, if this owner has it; NULL: the outcome is set
+ * find_of --- the row of the key, if this owner has it; else NULL, and the outcome is set
  */
 static Entry *
 find_of(LockTables *tables, StoreOp *op, uint64 owner)
 {
 	Entry	   *row = row_find(tables, op);
 
-	if (row == NULL || row_is_of(row, owner))
+	if (row_is_of(row, owner))
 		return row;
 	op->outcome = STORE_GONE;
 	if (row->left_ms != 0)
@@ -64,34 +63,24 @@ find_of(LockTables *tables, StoreOp *op, uint64 owner)
 
 /*
  * take_token --- take the key's next fencing token, above "floor", and as many more as the
- * operation reserves; false: the outcome is set
- *
- * A token that nobody gets does no harm.  So the operation counts as not having written
- * anything: if it is blocked later, the counter keeps its new value.
+ * operation reserves
  */
-static bool
+static void
 take_token(LockTables *tables, StoreOp *op, int64 floor)
 {
 	Entry	   *counter = entry_find(tables, IN_COUNTERS, op, op->lock_kind, "");
-	int64		token;
+	int64		token = Max(Max(counter->number, floor), 0);
 
-	if (counter == NULL)
-		return false;
-	token = Max(Max(counter->number, floor), 0);
 	if (token++ >= STORE_TOKEN_MAX)
 	{
-		op->outcome = STORE_REFUSED;
 		table_trouble_set(&tables->trouble, TABLE_ERROR,
 						  "The counter of fencing tokens is used up.");
 		tables->trouble.sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
-		return false;
+		tables_fail(tables);
 	}
 	counter->number = store_last_token(token, op->amount);
-	if (!entry_put(tables, IN_COUNTERS, op))
-		return false;
-	tables->wrote = false;
+	entry_put(tables, IN_COUNTERS, op);
 	op->answer.fence = token;
-	return true;
 }
 
 /* ----------
@@ -101,7 +90,7 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
 
 /*
  * shares_digest --- a text that changes whenever the owners of the row and of the key's shares
- * do; empty: there are no shares
+ * do; not set if there are no shares
  */
 static void
 shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
@@ -118,43 +107,38 @@ shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 		sum += shares_hash(share->owner);
 	if (n > 0)
 		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
-	else
-		out[0] = '\0';
 }
 
 /*
  * make_shared --- make the key's row that of so many readers
- *
- * False: another transaction is changing the row; the outcome is set.
  */
-static bool
+static void
 make_shared(LockTables *tables, StoreOp *op, int readers, int64 lease_ms)
 {
 	Entry	   *row = &tables->entry[IN_ROWS];
 
 	entry_renew(row, SHARED_OWNER, lease_ms, false);
 	row->holds = readers;
-	return entry_put(tables, IN_ROWS, op);
+	entry_put(tables, IN_ROWS, op);
 }
 
 /*
  * change_readers --- add to the number of readers, and lengthen the lease to that of a new one
  *
  * If the row belongs to the reading session's own write lock, only its lease is lengthened, as
- * in Redis.  False: another transaction is changing the row; the outcome is set.
+ * in Redis.
  */
-static bool
+static void
 change_readers(LockTables *tables, StoreOp *op, int by)
 {
 	Entry	   *row = &tables->entry[IN_ROWS];
 	bool		changed = by > 0 && entry_lengthen(row, op->lease_ms);
 
 	if (entry_is_shared(row))
-	{
 		row->holds += by;
-		changed = true;
-	}
-	return !changed || entry_put(tables, IN_ROWS, op);
+	else if (!changed)
+		return;
+	entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -172,7 +156,7 @@ shares_keep(LockTables *tables, StoreOp *op)
 	for (; (share = shares_next(tables, KIND_READ)) != NULL; readers++)
 		lease_ms = Max(lease_ms, share->lease_ms);
 	if (readers > 0)
-		(void) make_shared(tables, op, readers, lease_ms);
+		make_shared(tables, op, readers, lease_ms);
 	return readers > 0;
 }
 
@@ -186,31 +170,26 @@ read_create(LockTables *tables, StoreOp *op)
 	const Entry *row = row_find(tables, op);
 	char		owner[LR_OWNER_MAX];
 
-	if (row == NULL)
-		return;
-	if (row->left_ms != 0 && !entry_is_shared(row) &&
-		(op->args.beside == 0 || !row_is_of(row, op->args.beside)))
+	if (row->left_ms == 0)
+	{
+		make_shared(tables, op, 1, op->lease_ms);
+		shares_drop(tables, op, KIND_READ);
+	}
+	else if (entry_is_shared(row) ||
+			 (op->args.beside != 0 && row_is_of(row, op->args.beside)))
+		change_readers(tables, op, 1);
+	else
 	{
 		row_is_taken(row, op);
 		return;
-	}
-	if (row->left_ms != 0)
-	{
-		if (!change_readers(tables, op, 1))
-			return;
-	}
-	else
-	{
-		if (!make_shared(tables, op, 1, op->lease_ms))
-			return;
-		shares_drop(tables, op, KIND_READ);
 	}
 	(void) lr_owner_text(op->owner, owner);
 	share_insert(tables, op, KIND_READ, owner, false);
 }
 
 /*
- * find_both --- the row of the key, and this reader's share of it; NULL: the outcome is set
+ * find_both --- the row of the key, and this reader's share of it; else NULL, and the outcome is
+ * set
  *
  * If this server has no row of the key, a remaining share is deleted.  If it has one that
  * readers do not share, that belongs to the writer in the same session: no other owner can take
@@ -225,11 +204,11 @@ find_both(LockTables *tables, StoreOp *op)
 
 	(void) lr_owner_text(op->owner, owner);
 	share = entry_find(tables, IN_SHARES, op, KIND_READ, owner);
-	row = share != NULL ? row_find(tables, op) : NULL;
-	if (row == NULL || (share->there && row->of == OF_US))
+	row = row_find(tables, op);
+	if (share->there && row->of == OF_US)
 		return row;
-	if (share->there && !entry_delete(tables, IN_SHARES, op))
-		return NULL;
+	if (share->there)
+		entry_delete(tables, IN_SHARES, op);
 	op->outcome = STORE_GONE;
 	if (!entry_is_shared(row) && row->left_ms != 0)
 		row_tell_owner(row, op->answer.holder);
@@ -247,8 +226,8 @@ read_renew(LockTables *tables, StoreOp *op)
 	if (row == NULL)
 		return;
 	op->answer.ttl_ms = row->left_ms;
-	if (entry_extend(tables, IN_ROWS, op))
-		(void) entry_extend(tables, IN_SHARES, op);
+	entry_extend(tables, IN_ROWS, op);
+	entry_extend(tables, IN_SHARES, op);
 }
 
 /*
@@ -261,9 +240,11 @@ read_release(LockTables *tables, StoreOp *op)
 
 	if (row == NULL)
 		return;
-	if (entry_is_shared(row) && row->holds == 1 ?
-		entry_delete(tables, IN_ROWS, op) : change_readers(tables, op, -1))
-		(void) entry_delete(tables, IN_SHARES, op);
+	if (entry_is_shared(row) && row->holds == 1)
+		entry_delete(tables, IN_ROWS, op);
+	else
+		change_readers(tables, op, -1);
+	entry_delete(tables, IN_SHARES, op);
 }
 
 /* ----------
@@ -281,18 +262,16 @@ create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
 {
 	Entry	   *row = row_find(tables, op);
 
-	if (row == NULL)
-		return;
 	if (row->left_ms != 0)
 	{
 		row_is_taken(row, op);
 		return;
 	}
-	if (op->args.fenced && !take_token(tables, op, 0))
-		return;
+	if (op->args.fenced)
+		take_token(tables, op, 0);
 	entry_renew(row, owner, op->lease_ms, keep);
 	row->number = op->answer.fence;
-	(void) entry_put(tables, IN_ROWS, op);
+	entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -329,7 +308,7 @@ exclusive_renew(LockTables *tables, StoreOp *op)
 	changed = entry_lengthen(row, op->lease_ms);
 	op->outcome = STORE_OK;
 	if (changed || op->keep_ms > 0)
-		(void) entry_put(tables, IN_ROWS, op);
+		entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -346,7 +325,7 @@ keep_locked(LockTables *tables, StoreOp *op, Entry *row)
 	row->of = OF_NOBODY;
 	row->lease_ms = op->keep_ms;
 	row->until = entry_time_after(row, op->keep_ms);
-	(void) entry_put(tables, IN_ROWS, op);
+	entry_put(tables, IN_ROWS, op);
 }
 
 /*
@@ -362,7 +341,7 @@ exclusive_release(LockTables *tables, StoreOp *op)
 	if (row != NULL && op->keep_ms > 0)
 		keep_locked(tables, op, row);
 	else if (row != NULL && !(op->lock_kind == KIND_WRITE && shares_keep(tables, op)))
-		(void) entry_delete(tables, IN_ROWS, op);
+		entry_delete(tables, IN_ROWS, op);
 }
 
 static void
@@ -370,63 +349,49 @@ exclusive_mint(LockTables *tables, StoreOp *op)
 {
 	Entry	   *row = find_of(tables, op, op->owner);
 
-	if (row == NULL || !take_token(tables, op, op->args.floor))
+	if (row == NULL)
 		return;
+	take_token(tables, op, op->args.floor);
 	row->number = op->answer.fence;
-	(void) entry_put(tables, IN_ROWS, op);
+	entry_put(tables, IN_ROWS, op);
 }
 
 /*
  * owners_digest --- a digest of the row's owners, if it has shares or is a token's; else empty
  *
- * redis_force_unlock deletes the row only if the digest is still the same.  False: another
- * session has locked the table of shares, and the outcome is set.
- */
-static bool
-owners_digest(LockTables *tables, StoreOp *op, const Entry *row, char *out, Size size)
-{
-	out[0] = '\0';
-	if (row_is_token(row))
-		strlcpy(out, row->owner + strlen(TOKEN_OWNER), 2 * STORE_ID_LEN + 1);
-	else if (row->of == OF_US && entry_may_look(tables, IN_SHARES, op))
-		shares_digest(tables, op, out, size);
-	return op->outcome != STORE_BLOCKED;
-}
-
-/*
- * tell_owners --- describe the lock or the permits of the key
+ * redis_force_unlock deletes the row only if the digest is still the same.
  */
 static void
-tell_owners(LockTables *tables, StoreOp *op, const Entry *row)
+owners_digest(LockTables *tables, const StoreOp *op, const Entry *row, char *out, Size size)
 {
-	op->outcome = STORE_OK;
-	if (row == NULL || row->left_ms == 0)
-	{
-		permits_inspect(tables, op);
-		return;
-	}
-	op->answer.ttl_ms = row->left_ms;
-	if (!owners_digest(tables, op, row, op->answer.digest, sizeof(op->answer.digest)))
-		return;
-	op->answer.value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
 	if (row_is_token(row))
-		return;
-	op->answer.count = row->holds;
-	row_tell_owner(row, op->answer.holder);
+		strlcpy(out, row->owner + strlen(TOKEN_OWNER), 2 * STORE_ID_LEN + 1);
+	else if (row->of == OF_US && entry_may_look(tables, IN_SHARES))
+		shares_digest(tables, op, out, size);
 }
 
 /*
- * any_inspect --- who has the key?
- *
- * A row that an open transaction has inserted is not there yet.
+ * any_inspect --- who has the key?  Describe its lock or its permits
  */
 static void
 any_inspect(LockTables *tables, StoreOp *op)
 {
 	const Entry *row = row_find(tables, op);
+	StoreAnswer *answer = &op->answer;
 
-	tables->trouble.fault = TABLE_FAULT_NONE;
-	tell_owners(tables, op, row);
+	op->outcome = STORE_OK;
+	if (row->left_ms == 0)
+	{
+		permits_inspect(tables, op);
+		return;
+	}
+	answer->ttl_ms = row->left_ms;
+	owners_digest(tables, op, row, answer->digest, sizeof(answer->digest));
+	answer->value = row_is_token(row) ? STORE_VALUE_TOKEN : STORE_VALUE_LOCK;
+	if (row_is_token(row))
+		return;
+	answer->count = row->holds;
+	row_tell_owner(row, answer->holder);
 }
 
 /*
@@ -435,19 +400,21 @@ any_inspect(LockTables *tables, StoreOp *op)
 static void
 any_force(LockTables *tables, StoreOp *op)
 {
+	const Entry *row = &tables->entry[IN_ROWS];
 	StoreOp		seen = *op;
-	const Entry *row = row_find(tables, op);
 
-	if (row == NULL)
-		return;
-	tell_owners(tables, &seen, row);
-	op->outcome = seen.outcome == STORE_OK ? STORE_GONE : seen.outcome;
-	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE ||
+	any_inspect(tables, &seen);
+	op->outcome = STORE_GONE;
+	if (seen.answer.value == STORE_VALUE_NONE ||
 		!store_names_owner(op, store_owners(&seen.answer)))
 		return;
 	if (row->left_ms == 0)
+	{
 		shares_drop(tables, op, KIND_PERMIT);
-	else if (entry_delete(tables, IN_ROWS, op) && tables->is_open[IN_SHARES])
+		return;
+	}
+	entry_delete(tables, IN_ROWS, op);
+	if (tables->is_open[IN_SHARES])
 		shares_drop(tables, op, KIND_READ);
 }
 
@@ -468,7 +435,7 @@ token_create(LockTables *tables, StoreOp *op)
 }
 
 /*
- * token_find --- the row of the key, if this token has it; NULL: the outcome is set
+ * token_find --- the row of the key, if this token has it; else NULL, and the outcome is set
  */
 static Entry *
 token_find(LockTables *tables, StoreOp *op)
@@ -476,8 +443,6 @@ token_find(LockTables *tables, StoreOp *op)
 	char		digits[2 * STORE_ID_LEN];
 	Entry	   *row = row_find(tables, op);
 
-	if (row == NULL)
-		return NULL;
 	(void) hex_encode((const char *) op->id, STORE_ID_LEN, digits);
 	if (row->left_ms != 0 && row_is_token(row) &&
 		memcmp(row->owner + strlen(TOKEN_OWNER), digits, sizeof(digits)) == 0)
@@ -493,14 +458,14 @@ static void
 token_renew(LockTables *tables, StoreOp *op)
 {
 	if (token_find(tables, op) != NULL)
-		(void) entry_extend(tables, IN_ROWS, op);
+		entry_extend(tables, IN_ROWS, op);
 }
 
 static void
 token_release(LockTables *tables, StoreOp *op)
 {
 	if (token_find(tables, op) != NULL)
-		(void) entry_delete(tables, IN_ROWS, op);
+		entry_delete(tables, IN_ROWS, op);
 }
 
 /* ----------
@@ -522,7 +487,7 @@ await_create(LockTables *tables, StoreOp *op)
 	if (op->args.gives_back == 0)
 		return;
 	if (find_of(tables, op, op->args.gives_back) != NULL)
-		(void) entry_delete(tables, IN_ROWS, op);
+		entry_delete(tables, IN_ROWS, op);
 }
 
 static void
@@ -617,8 +582,6 @@ rows_execute(LockTables *tables, StoreOp *op)
 
 	op->outcome = STORE_PENDING;
 	memset(&op->answer, 0, sizeof(StoreAnswer));
-	tables->trouble.fault = TABLE_FAULT_NONE;
-	tables->wrote = false;
 	if (op->kind >= STORE_CALLS)
 	{
 		/* It asks only whether the store answers. */
@@ -634,9 +597,8 @@ rows_execute(LockTables *tables, StoreOp *op)
 		return;
 	if ((kind->shared && !tables_have(tables, IN_SHARES)) ||
 		(kind->calls[STORE_VALUE].keys[0] != NULL && !tables_have(tables, IN_VALUES)))
-		entry_refuse(op, &tables->trouble);
-	else
-		operation(tables, op);
+		tables_fail(tables);
+	operation(tables, op);
 }
 
 /*

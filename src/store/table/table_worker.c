@@ -8,8 +8,8 @@
  * session gets the answer, whatever the outcome of the session's transaction.  Requests that
  * are submitted while a transaction runs share the next one, and its commit.
  *
- * If a transaction fails, each of its operations is tried again in a transaction
- * of its own.  So an operation that cannot be carried out does not affect the others.
+ * If a transaction fails, the operation that it failed at is refused, and the others run again
+ * in the next one.  So an operation that cannot be carried out does not affect the others.
  *
  * A process that connects to a database that does not exist ends with a fatal error.
  * The next worker then connects to no database.  It waits for the database to appear, and
@@ -63,23 +63,12 @@
 /* The worker waits for no lock on purpose; this limits any wait that happens nevertheless. */
 #define LOCK_TIMEOUT		"200ms"
 
-/* One operation of one request. */
-typedef struct Job
-{
-	TableRequest *request;
-	int			index;			/* of the operation in the request */
-	StoreOp		op;
-} Job;
-
-typedef enum RunResult
-{
-	RUN_DONE,
-	RUN_NO_TABLES,				/* the tables cannot be used */
-	RUN_FAILED					/* an error was raised */
-} RunResult;
-
 /* Room for all operations that can be submitted at once. */
-static Job *jobs = NULL;
+static TableJob *jobs = NULL;
+
+/* Those of the current transaction, and which of the jobs is being carried out, if any. */
+static LockTables tables;
+static TableJob *running = NULL;
 
 /* Committing, perhaps waiting for a standby: only die() ends that wait. */
 static volatile sig_atomic_t committing = false;
@@ -97,7 +86,7 @@ worker_leave(int code, Datum arg)
 static void
 worker_enter(void)
 {
-	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(Job) * requests_max_ops());
+	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(TableJob) * requests_max_ops());
 	before_shmem_exit(worker_leave, 0);
 	requests_worker_enter();
 }
@@ -117,13 +106,20 @@ handle_terminate(SIGNAL_ARGS)
  * ----------
  */
 
+static bool
+is_refused(const TableJob *job)
+{
+	return job->op->outcome == STORE_BLOCKED || job->op->outcome == STORE_REFUSED;
+}
+
 /*
  * refuse_job --- answer that the operation was not carried out, and why
  */
 static void
-refuse_job(Job *job, const TableTrouble *trouble)
+refuse_job(TableJob *job, const TableTrouble *trouble)
 {
-	entry_refuse(&job->op, trouble);
+	memset(&job->op->answer, 0, sizeof(StoreAnswer));
+	job->op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
 	job->request->trouble = *trouble;
 }
 
@@ -131,27 +127,34 @@ static void
 refuse_jobs(int njobs, const TableTrouble *trouble)
 {
 	for (int i = 0; i < njobs; i++)
-		refuse_job(&jobs[i], trouble);
+		if (!is_refused(&jobs[i]))
+			refuse_job(&jobs[i], trouble);
 }
 
 /*
- * trouble_of_error --- what to answer when a transaction has failed with this error
+ * note_error --- note why the transaction has failed, and log an error of PostgreSQL's own
  *
  * If another transaction was writing the row at that moment, the operation was blocked: the
  * worker did not fail.
  */
 static void
-trouble_of_error(const ErrorData *error, TableTrouble *trouble)
+note_error(void)
 {
-	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
-	{
-		table_trouble_set(trouble, TABLE_BLOCKED,
+	ErrorData  *error = CopyErrorData();
+
+	if (tables.trouble.fault == TABLE_FAULT_NONE &&
+		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		table_trouble_set(&tables.trouble, TABLE_BLOCKED,
 						  "Another transaction was in the way: %s.", error->message);
-		return;
+	else if (tables.trouble.fault == TABLE_FAULT_NONE)
+	{
+		table_trouble_set(&tables.trouble, TABLE_ERROR, "The table worker failed: %s.",
+						  error->message);
+		tables.trouble.sqlstate = error->sqlerrcode;
+		EmitErrorReport();
 	}
-	table_trouble_set(trouble, TABLE_ERROR, "The table worker failed: %s.",
-					  error->message);
-	trouble->sqlstate = error->sqlerrcode;
+	FlushErrorState();
+	FreeErrorData(error);
 }
 
 /* ----------
@@ -159,23 +162,15 @@ trouble_of_error(const ErrorData *error, TableTrouble *trouble)
  * ----------
  */
 
-static void
-execute_job(LockTables *tables, Job *job)
-{
-	rows_execute(tables, &job->op);
-	if (tables->trouble.fault != TABLE_FAULT_NONE)
-		job->request->trouble = tables->trouble;
-}
-
 /*
  * commit_tables --- commit the transaction, and flush it if it has to survive a crash
  */
 static void
-commit_tables(LockTables *tables)
+commit_tables(void)
 {
-	if (tables->must_flush)
+	if (tables.must_flush)
 		ForceSyncCommit();
-	tables_close(tables);
+	tables_close(&tables);
 	PopActiveSnapshot();
 	committing = synchronous_commit > SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 	CommitTransactionCommand();
@@ -183,53 +178,44 @@ commit_tables(LockTables *tables)
 }
 
 /*
- * run_transaction --- carry out these operations in one transaction
+ * run_transaction --- carry out the operations that are not refused yet, in one transaction; false:
+ * it has failed
  *
  * With no operations it does the sweep.
  */
-static RunResult
-run_transaction(Job *job, int njobs, TableTrouble *trouble)
+static bool
+run_transaction(int njobs)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile RunResult result = RUN_FAILED;
+	volatile bool done = false;
 
+	running = NULL;
+	tables.trouble.fault = TABLE_FAULT_NONE;
 	PG_TRY();
 	{
-		LockTables *tables;
-
 		SetCurrentStatementStartTimestamp();
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
-		tables = tables_open(trouble);
-		if (tables != NULL)
+		tables_open(&tables);
+		for (int i = 0; i < njobs; i++)
 		{
-			for (int i = 0; i < njobs; i++)
-				execute_job(tables, &job[i]);
-			if (njobs == 0)
-				entries_sweep(tables);
-			commit_tables(tables);
-			for (int i = 0; i < njobs; i++)
-				rows_committed(&job[i].op);
-			result = RUN_DONE;
+			running = &jobs[i];
+			if (!is_refused(running))
+				rows_execute(&tables, running->op);
 		}
-		else
-		{
-			AbortCurrentTransaction();
-			result = RUN_NO_TABLES;
-		}
+		running = NULL;
+		if (njobs == 0)
+			entries_sweep(&tables);
+		commit_tables();
+		for (int i = 0; i < njobs; i++)
+			rows_committed(jobs[i].op);
+		done = true;
 	}
 	PG_CATCH();
 	{
-		ErrorData  *error;
-
 		committing = false;
 		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		trouble_of_error(error, trouble);
-		if (trouble->fault == TABLE_ERROR && njobs <= 1)
-			EmitErrorReport();
-		FlushErrorState();
-		FreeErrorData(error);
+		note_error();
 		AbortCurrentTransaction();
 	}
 	PG_END_TRY();
@@ -241,65 +227,38 @@ run_transaction(Job *job, int njobs, TableTrouble *trouble)
 	 * sleeping.
 	 */
 	SetLatch(MyLatch);
-	return result;
-}
-
-static void
-run_one_by_one(int njobs)
-{
-	TableTrouble trouble;
-
-	for (int i = 0; i < njobs; i++)
-		jobs[i].request->trouble.fault = TABLE_FAULT_NONE;
-	for (int i = 0; i < njobs; i++)
-		if (run_transaction(&jobs[i], 1, &trouble) != RUN_DONE)
-			refuse_job(&jobs[i], &trouble);
+	return done;
 }
 
 /*
- * run_jobs --- carry out the operations together, or one by one if that fails
+ * run_jobs --- carry out the operations together
  *
- * If the tables are not as they should be, they are looked up once more: they may have been
- * created again.
+ * The operation that made the transaction fail is refused, and the others run again.  If the tables
+ * are not as they should be, they are looked up once more: they may have been created again.
  */
 static void
 run_jobs(int njobs)
 {
-	TableTrouble trouble;
-	RunResult	result = run_transaction(jobs, njobs, &trouble);
+	bool		looked_up = false;
 
-	if (result == RUN_NO_TABLES && trouble.fault == TABLE_WRONG_FORM)
-		result = run_transaction(jobs, njobs, &trouble);
-	if (result == RUN_FAILED)
-		run_one_by_one(njobs);
-	else if (result == RUN_NO_TABLES)
-		refuse_jobs(njobs, &trouble);
+	while (!run_transaction(njobs))
+	{
+		if (running != NULL)
+			refuse_job(running, &tables.trouble);
+		else if (tables.trouble.fault == TABLE_WRONG_FORM && !looked_up)
+			looked_up = true;
+		else
+		{
+			refuse_jobs(njobs, &tables.trouble);
+			return;
+		}
+	}
 }
 
 /* ----------
  * Requests
  * ----------
  */
-
-/*
- * collect_jobs --- copy the operations of all these requests to "jobs", in their order
- */
-static int
-collect_jobs(TableRequest **requests, int nrequests)
-{
-	int			n = 0;
-
-	for (int i = 0; i < nrequests; i++)
-	{
-		for (int j = 0; j < requests[i]->nops; j++)
-		{
-			jobs[n].request = requests[i];
-			jobs[n].index = j;
-			request_take_op(requests[i], j, &jobs[n++].op);
-		}
-	}
-	return n;
-}
 
 /*
  * serve_requests --- carry out all submitted requests and answer them
@@ -309,9 +268,7 @@ collect_jobs(TableRequest **requests, int nrequests)
 static void
 serve_requests(const TableTrouble *trouble)
 {
-	int			nrequests;
-	TableRequest **requests = requests_take(&nrequests);
-	int			njobs = collect_jobs(requests, nrequests);
+	int			njobs = requests_take(jobs);
 
 	if (njobs == 0)
 		return;
@@ -320,9 +277,8 @@ serve_requests(const TableTrouble *trouble)
 	else
 		refuse_jobs(njobs, trouble);
 	for (int i = 0; i < njobs; i++)
-		request_put_results(jobs[i].request, jobs[i].index, &jobs[i].op);
-	for (int i = 0; i < nrequests; i++)
-		request_answer(requests[i]);
+		if (i + 1 == njobs || jobs[i + 1].request != jobs[i].request)
+			request_answer(jobs[i].request);
 }
 
 /*
@@ -478,9 +434,7 @@ worker_round(bool ending)
 	now = lr_now();
 	if (now >= next_sweep)
 	{
-		TableTrouble trouble;
-
-		(void) run_transaction(NULL, 0, &trouble);
+		(void) run_transaction(0);
 		next_sweep = now + SWEEP_INTERVAL;
 	}
 	timeout = ending ? (long) lr_ms_up(WORKER_END_POLL) : lr_ms_until(next_sweep, now);

@@ -65,7 +65,6 @@ static Oid	oids[IN_COUNT];
 static bool tables_known = false;
 
 /* Between tables_open and tables_close. */
-static LockTables opened;
 static Oid	save_user;
 static int	save_context;
 
@@ -210,11 +209,11 @@ has_form(Relation rel, const TableFields *fields)
  * Otherwise the code in an index of one owner would run as the other.
  */
 static bool
-open_table(TableId in, TableTrouble *trouble)
+open_table(LockTables *tables, TableId in)
 {
 	const TableFields *fields = &table_fields[in];
-	KeyedTable *table = &opened.table[in];
-	Relation	rel = open_relation(oids[in], trouble);
+	KeyedTable *table = &tables->table[in];
+	Relation	rel = open_relation(oids[in], &tables->trouble);
 	const char *fault;
 
 	if (rel == NULL)
@@ -227,15 +226,24 @@ open_table(TableId in, TableTrouble *trouble)
 		fault = "of the extension has another name now";
 	}
 	else if (in != IN_ROWS &&
-			 rel->rd_rel->relowner != opened.table[IN_ROWS].rel->rd_rel->relowner)
+			 rel->rd_rel->relowner != tables->table[IN_ROWS].rel->rd_rel->relowner)
 		fault = "has another owner than table \"redis_lock_rows\"";
 	else if (!has_form(rel, fields) || !keyed_begin(table, rel, fields->nkeys))
 		fault = "is not as the script of the extension makes it";
 	else
-		return opened.is_open[in] = true;
+		return tables->is_open[in] = true;
 	table_close(rel, NoLock);
-	table_trouble_set(trouble, TABLE_WRONG_FORM, "Table \"%s\" %s.", fields->name, fault);
+	table_trouble_set(&tables->trouble, TABLE_WRONG_FORM, "Table \"%s\" %s.",
+					  fields->name, fault);
 	return false;
+}
+
+void
+tables_fail(LockTables *tables)
+{
+	ereport(ERROR,
+			(errcode(tables->trouble.sqlstate),
+			 errmsg_internal("%s", tables->trouble.detail)));
 }
 
 /*
@@ -243,24 +251,22 @@ open_table(TableId in, TableTrouble *trouble)
  *
  * When the tables have been found, a new epoch tells the watchdog that they can be used again.
  */
-LockTables *
-tables_open(TableTrouble *trouble)
+void
+tables_open(LockTables *tables)
 {
-	memset(trouble, 0, sizeof(TableTrouble));
-	memset(opened.is_open, 0, sizeof(opened.is_open));
-	opened.must_flush = false;
-	if (!has_good_encoding(trouble) ||
-		(!tables_known && !find_tables(trouble)) ||
-		!open_table(IN_ROWS, trouble) || !open_table(IN_COUNTERS, trouble))
-		return NULL;
+	memset(tables->is_open, 0, sizeof(tables->is_open));
+	tables->must_flush = false;
+	if (!has_good_encoding(&tables->trouble) ||
+		(!tables_known && !find_tables(&tables->trouble)) ||
+		!open_table(tables, IN_ROWS) || !open_table(tables, IN_COUNTERS))
+		tables_fail(tables);
 
 	if (!tables_known)
 		requests_new_epoch();
 	tables_known = true;
 	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(opened.table[IN_ROWS].rel->rd_rel->relowner,
+	SetUserIdAndSecContext(tables->table[IN_ROWS].rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
-	return &opened;
 }
 
 bool
@@ -273,7 +279,7 @@ tables_have(LockTables *tables, TableId in)
 	if (!OidIsValid(oids[in]))
 		oids[in] = get_relname_relid(table_fields[in].name, schema);
 	return is_found(in, TABLE_OLD_EXTENSION, &tables->trouble) &&
-		open_table(in, &tables->trouble);
+		open_table(tables, in);
 }
 
 void
