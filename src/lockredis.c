@@ -58,8 +58,6 @@ static const struct
 	{locktable_shmem_size, locktable_shmem_init},
 	{stats_shmem_size, stats_shmem_init},
 	{node_shmem_size, node_shmem_init},
-	{topology_shmem_size, topology_shmem_init},
-	{cluster_shmem_size, cluster_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
 	{stores_shmem_size, stores_shmem_init}
 };

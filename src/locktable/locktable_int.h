@@ -41,7 +41,7 @@
 /* A watchdog that wakes up so soon need not be woken for the first waiting session. */
 #define TICK_SOON			(1500 * LR_US_PER_MS)
 
-/* node.c has the first lock of the tranche. */
+/* nodes.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
 
 /* A byte, as each key has several. */

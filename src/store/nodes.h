@@ -25,7 +25,7 @@
 #include "store/redis/url.h"
 
 /* ----------
- * node.c: What all processes of this server know about the nodes of its stores.
+ * nodes.c: What all processes of this server know about the nodes of its stores.
  *
  * A table in shared memory with an entry for each node: a Redis process, or the
  * table of locks.  It has an LWLock of its own, which is never held across I/O.
@@ -96,11 +96,18 @@ extern void node_shmem_init(void);
 /* The lock that protects the texts here. */
 extern LWLock *node_lwlock(void);
 
-/* Enter a node at server start; "role" is its role until it reports another one. */
-extern void node_enter(NodeId node, StoreId store, NodeRole role);
+/*
+ * The watchdog: a start, or other settings.  With another lr_place, nothing is known.
+ * "follows": others name the master, or the nodes of a cluster; "nmasters": how many
+ * independent masters there are, 0 with a single URL.
+ */
+extern void node_start(uint32 place, bool follows, bool is_cluster, int nmasters);
+
+/* Enter a node at server start. */
+extern void node_enter(NodeId node);
 
 /* The watchdog: a node exists from now on, or not any more. */
-extern void node_appear(NodeId node, StoreId store, NodeRole role);
+extern void node_appear(NodeId node);
 extern void node_vanish(NodeId node);
 
 /* Copy the status; false if there is no such node. */
@@ -117,14 +124,15 @@ extern void node_set_state(NodeId node, NodeState state);
 extern void node_set_facts(NodeId node, const char *address,
 						   const char *version, const char *policy,
 						   NodeRole role);
-extern void node_set_address(NodeId node, const char *address);
 
 /*
  * When the first certificate of the connection expires, the node's or ours; 0 = none.
  */
 extern void node_set_certificate(NodeId node, TimestampTz expires);
 extern void node_set_round_trip(NodeId node, int64 us);
-extern void node_set_error(NodeId node, const char *message);
+
+/* An empty address leaves the present one alone. */
+extern void node_set_error(NodeId node, const char *address, const char *message);
 
 /*
  * The node has answered as a Redis server at the place of these settings (lr_place);
@@ -134,21 +142,12 @@ extern void node_note_answered(NodeId node, uint32 place);
 extern bool node_has_answered(NodeId node, uint32 place);
 
 /*
- * The replicas that a master reports: one by one, then how many there are.  Or it does
- * not answer, and their state is unknown.
+ * The replicas that a master or a cluster reports: one by one, then how many there are.
+ * Or it does not answer, and their state is unknown.
  */
-extern void node_set_replica(int number, const char *address, bool online);
+extern void node_set_replica(int number, const char *address, NodeState state);
 extern void node_end_replicas(int n);
 extern void node_doubt_replicas(void);
-
-/* All replicas that a cluster reports for its masters, in any order. */
-typedef struct NodeReplica
-{
-	char		address[128];
-	bool		has_failed;
-} NodeReplica;
-
-extern void node_set_replicas(const NodeReplica *replicas, int n);
 
 /* The settings have changed: forget the former node, and its replicas. */
 extern void node_forget(NodeId node);
@@ -164,9 +163,9 @@ extern int64 node_usual_round_trip(NodeId node);
 extern void node_report_error(NodeId node, uint32 place, const char *message);
 
 /*
- * The lr_place of these nodes, as the watchdog has read it; 0 = not known.  Lock-free.
+ * The lr_place of these nodes, as the watchdog has read it; 0 = not known, or it is just
+ * changing.  Lock-free.
  */
-extern void node_set_place(uint32 place);
 extern uint32 node_get_place(void);
 
 /* Does this lr_place differ from the watchdog's?  Not if either is 0. */
@@ -180,10 +179,17 @@ extern void node_set_silent(NodeId node, bool silent);
 extern bool node_is_silent(NodeId node);
 
 /*
- * How often a silence of any node has ended, whichever process noticed that; it wakes the
- * watchdog, as one of several masters may lack locks then.
+ * How often a node has answered again: the watchdog found it up, or a silence has ended,
+ * whichever process noticed that, which wakes the watchdog.  One of several masters may
+ * lack locks then.
  */
-extern uint32 node_silences_ended(void);
+extern uint32 node_returns(void);
+
+/*
+ * Changes when a row from NODE_MASTER on gets another node, or the node another address; of
+ * independent masters, when another server is found there.  Never 0.  Lock-free.
+ */
+extern uint32 node_generation(NodeId node);
 
 /* ----------
  * silence.c: Since when Redis has not answered, and what others may have there since.
@@ -257,7 +263,9 @@ extern int64 silence_last_answer(void);
 extern int64 silence_last_service(void);
 
 /* ----------
- * cluster.c: In which slot of a Redis Cluster a key is.
+ * nodes.c: In which slot of a Redis Cluster a key is.
+ *
+ * That is its CRC16 (XMODEM), modulo the number of slots.
  * ----------
  */
 
@@ -276,7 +284,7 @@ extern int	slot_of(const char *key, int len);
 extern bool slot_is_split(const char *name, int len);
 
 /* ----------
- * node.c: The addresses that the host names of nodes resolved to.
+ * nodes.c: The addresses that the host names of nodes resolved to.
  *
  * A table in shared memory, by host name and port.  A process that connects looks up
  * addresses here, and requests those that are missing; the watchdog has the names
@@ -359,7 +367,7 @@ extern void addresses_drop_wish(const AddressWish *wish);
 extern void addresses_restart(const RedisUrl *urls, int n);
 
 /* ----------
- * topology.c: Which node is the master, where others (Sentinels) say so.
+ * nodes.c: Which node is the master, where others (Sentinels) say so.
  *
  * In shared memory.  The watchdog asks the Sentinels and writes; a process that makes
  * a connection, or has received a reply, reads, and may report a doubt.  If
@@ -388,9 +396,6 @@ typedef enum TopologyAnswer
 	TOPOLOGY_NOT_YET,			/* no Sentinel was asked since the start */
 	TOPOLOGY_NO					/* see topology_get_reason */
 } TopologyAnswer;
-
-extern Size topology_shmem_size(void);
-extern void topology_shmem_init(void);
 
 /* ---- for all processes; the first three are lock-free ---- */
 
@@ -425,17 +430,8 @@ extern void topology_doubt(uint32 epoch);
 
 /* ---- for the watchdog ---- */
 
-/*
- * A start, or other settings: with another place, nothing is known.  0: the settings
- * name the node themselves.
- */
-extern void topology_start(uint32 place);
-
 /* Waiting sessions shall ask again. */
 extern void topology_tell(void);
-
-/* Slots of a cluster have other masters now (cluster.c): begin the next epoch. */
-extern void topology_advance(void);
 
 /* Another node is the master now; returns its epoch. */
 extern uint32 topology_change(const RedisHost *at, int64 config_epoch);
@@ -510,7 +506,7 @@ extern void topology_suspend(void);
 extern void topology_set_reason(const char *reason);
 
 /* ----------
- * cluster.c: Which node of a Redis Cluster has which slot, as all processes know it.
+ * nodes.c: Which node of a Redis Cluster has which slot, as all processes know it.
  *
  * In shared memory.  The watchdog asks the nodes (store/redis/cluster_map.h) and
  * writes; a process that sends a request, or has received a reply, reads, and may want
@@ -546,9 +542,6 @@ typedef struct ClusterIds
 	char		id[CLUSTER_NODES_MAX][CLUSTER_ID_LEN + 1];
 } ClusterIds;
 
-extern Size cluster_shmem_size(void);
-extern void cluster_shmem_init(void);
-
 /* ---- for all processes; lock-free but for the nodes ---- */
 
 /* Do the settings that the watchdog has read name a cluster? */
@@ -563,12 +556,9 @@ extern uint32 cluster_epoch_of(const char *name, int len);
 /* The row of the master of the slot, and the slot's epoch, unless that is NULL. */
 extern int	cluster_owner(int slot, uint32 *epoch);
 
-/* Changes when the row gets another node or address. */
-extern uint32 cluster_generation(int row);
-
 /*
  * The node in this row of the cluster with this lr_place; false if there is none.
- * "generation" may be NULL.  And the row of the node at this address.
+ * "generation", that of the row, may be NULL.  And the row of the node at this address.
  */
 extern bool cluster_get_node(uint32 place, int row, ClusterNode *out, uint32 *generation);
 extern int	cluster_find_node(uint32 place, const char *host, int port);
@@ -593,11 +583,8 @@ extern bool cluster_is_half_moved(const char *name, int len);
 
 /* ---- for the watchdog ---- */
 
-/* A start, or other settings: with another place, nothing is known. */
-extern void cluster_start(bool on, uint32 place);
-
-/* Forget where slots are: there is another cluster at "place". */
-extern void cluster_begin_anew(uint32 place);
+/* Forget where slots are: there is another cluster at this place. */
+extern void cluster_begin_anew(void);
 
 extern void cluster_note_asked(void);
 
@@ -639,7 +626,7 @@ extern void cluster_give_slot(int slot, int row);
 extern void cluster_end_change(void);
 
 /* ----------
- * topology.c: Independent masters: what all processes know of each of them.
+ * nodes.c: Independent masters: what all processes know of each of them.
  *
  * With several URLs in lockredis.url a lock is held when most of the masters have
  * granted it.  That excludes others only if no master has forgotten a lock that it
@@ -652,8 +639,8 @@ extern void cluster_end_change(void);
  * may be a spare that has run for long: it counts as started when it was first seen.
  *
  * Each row has one server at a time, and each server has one row.  When that changes, the
- * row begins another life.  A connection, and the replies over it, are valid for the life
- * of the row in which it was made.  That is checked when votes are counted, not when a
+ * row begins another life (node_generation).  A connection, and the replies over it, are
+ * valid for the life of the row in which it was made.  That is checked when votes are counted, not when a
  * connection is made.
  * ----------
  */
@@ -675,9 +662,6 @@ masters_quorum(int n)
 
 /* Number of masters in the settings that the watchdog has read; 0: a single URL. */
 extern int	masters_count(void);
-
-/* The lr_place of these settings; 0 without such a list. */
-extern uint32 masters_place(void);
 
 /*
  * When does a master that has been there since then get its vote?  Does it have a vote
@@ -701,9 +685,6 @@ masters_may_vote(int64 since, int64 sent_at)
 extern bool masters_note(int row, uint32 place, const char *run_id, int64 booted_by,
 						 uint32 *life, int64 *since);
 
-/* The present life of the row, never 0. */
-extern uint32 masters_life(int row);
-
 extern void masters_get(int row, MasterStatus *out);
 
 /*
@@ -713,13 +694,6 @@ extern void masters_get(int row, MasterStatus *out);
 extern bool masters_are_there(uint32 place, uint32 rows);
 
 /* ---- for the watchdog ---- */
-
-/* A start, or other settings: the number of masters, 0 for a single URL. */
-extern void masters_start(int n, uint32 place);
-
-/* The master answers, or does not; and a counter of masters that answer again. */
-extern void masters_set_there(int row, bool there);
-extern uint32 masters_returns(void);
 
 /* The watchdog's connection has ended: another row may find that server. */
 extern void masters_forget(int row);

@@ -55,7 +55,7 @@ typedef enum StoreOpKind
 	STORE_TALLY,				/* add to the number, or count it down, exactly once */
 	STORE_CALLS,				/* number of those that go by the kind of a lock */
 	STORE_PROBE = STORE_CALLS,	/* does the store do our operations? no key */
-	STORE_FACTS,				/* what the store reports of itself, for node.c; no key */
+	STORE_FACTS,				/* what the store reports of itself, for nodes.c; no key */
 	STORE_TIME					/* the store's clock */
 } StoreOpKind;
 

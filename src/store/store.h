@@ -96,9 +96,9 @@ typedef struct StoreSent
 								 * still run */
 	bool		done;			/* done, but without an outcome until replicas have
 								 * confirmed it, or have not */
-	uint32		topology;		/* epoch (topology.c) of the master that it was sent to; 0
+	uint32		topology;		/* epoch (nodes.c) of the master that it was sent to; 0
 								 * if no master is looked for.  In a copy for one of
-								 * several masters: the life of its row (topology.c) */
+								 * several masters: the life of its row (nodes.c) */
 	int64		not_after;		/* create, define: the store's clock (ms) after which it
 								 * can no longer run */
 
@@ -311,8 +311,7 @@ typedef struct StoreRoutine
 {
 	const char *name;			/* "redis" */
 	int			features;		/* STORE_HAS_FENCE and the like */
-	NodeId		node;			/* its first node, and the role of that */
-	NodeRole	role;
+	NodeId		node;			/* its first node */
 
 	/* Its shared memory, if the mode uses the store; NULL: none. */
 	Size		(*shmem_size) (void);
@@ -426,7 +425,7 @@ typedef struct StoreRoutine
 	int			(*group_of) (const char *name, int len);
 
 	/*
-	 * The watchdog: others may name the node of the store (topology.c).  Begin with the
+	 * The watchdog: others may name the node of the store (nodes.c).  Begin with the
 	 * present settings; ask and listen without waiting; the sockets to wait for.  NULL:
 	 * nobody else names it.
 	 */

@@ -84,7 +84,7 @@ stores_shmem_init(void)
 	{
 		if (!lr_has_store(i))
 			continue;
-		node_enter(stores[i]->node, i, stores[i]->role);
+		node_enter(stores[i]->node);
 		if (stores[i]->shmem_init != NULL)
 			stores[i]->shmem_init();
 	}

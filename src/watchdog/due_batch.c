@@ -457,7 +457,7 @@ tell_of_refusals(const Replies *r)
 
 	if (r->nrefused == 0)
 		return;
-	node_set_error(b->store->node, error->detail);
+	node_set_error(b->store->node, "", error->detail);
 	shown = lr_name_to_show(item->name, item->name_len);
 	ereport(LOG,
 			(item->action == DUE_RENEW ?

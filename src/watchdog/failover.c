@@ -38,7 +38,7 @@ typedef struct Failover
 	bool		named;			/* a master was named at the last step */
 	int64		retried_at;
 	uint32		news;			/* topology_news() for which waiters were woken */
-	uint32		returns;		/* masters_returns() for which locks were made due */
+	uint32		returns;		/* node_returns() for which locks were made due */
 } Failover;
 
 static Failover failover;
@@ -49,7 +49,7 @@ failover_start(void)
 	TopologyMaster master;
 
 	memset(&failover, 0, sizeof(Failover));
-	failover.returns = masters_returns();
+	failover.returns = node_returns();
 	failover.id = lr_store_with(STORE_HAS_PLACE);
 	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
 		return;
@@ -137,9 +137,9 @@ failover_step(void)
 
 	if (failover.asks)
 		lr_store(failover.id)->follow_step();
-	if (lr_nmasters > 0 && masters_returns() != failover.returns)
+	if (lr_nmasters > 0 && node_returns() != failover.returns)
 	{
-		failover.returns = masters_returns();
+		failover.returns = node_returns();
 		lt_repair_now(failover.id);
 	}
 	if (failover.store == NULL)

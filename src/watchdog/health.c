@@ -222,15 +222,13 @@ store_is_down(StoreHealth *h, const StoreError *error)
 	h->retry_delay = Min(h->retry_delay * 2, HEALTH_RETRY_MAX);
 	fallback_failed(h->id);
 	health_doubt_facts(h);
-	node_set_error(h->node, error->detail);
+	node_set_error(h->node, error->address, error->detail);
 	if (h->state == NODE_DOWN)
 	{
 		if (is_new_reason(h, error->detail))
 			log_down(error, true);
 		return;
 	}
-	if (h->state == NODE_CONNECTING && error->address[0] != '\0')
-		node_set_address(h->node, error->address);
 
 	h->state = NODE_DOWN;
 	node_set_state(h->node, NODE_DOWN);

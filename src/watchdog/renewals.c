@@ -137,7 +137,7 @@ renewals_complain(Renewals *r)
 	}
 	if (missing > 0)
 		node_set_error(r->part == NOT_PARTED ? b->store->node : NODE_MASTER + r->part,
-					   error->detail);
+					   "", error->detail);
 	if (missing > 0 && !r->complained)
 	{
 		r->complained = true;

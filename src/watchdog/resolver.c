@@ -251,7 +251,7 @@ report_failure(const char *why)
 
 	snprintf(message, sizeof(message),
 			 "Could not resolve the host name in lockredis.url: %s.", why);
-	node_set_error(resolver.wish.node, message);
+	node_set_error(resolver.wish.node, "", message);
 	if (resolver.wish.failures == 0)
 		ereport(LOG,
 				(errmsg("lockredis: could not resolve the host name in \"%s\": %s",

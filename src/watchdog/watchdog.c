@@ -226,7 +226,7 @@ way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
 		return false;
 	if (store->usable == NULL || store->usable(&error))
 		return true;
-	node_set_error(store->node, error.detail);
+	node_set_error(store->node, "", error.detail);
 	ereport(WARNING,
 			(errcode(error.sqlstate),
 			 errmsg("lockredis: the files of the TLS settings cannot be used"),
@@ -260,7 +260,6 @@ reload_settings(void)
 		return;
 	}
 	node_set_silent(lr_store(store)->node, false);
-	node_set_place(lr_place);
 	resolver_restart(lr_store(store)->node);
 	failover_start();
 	if (place != lr_place)
@@ -314,8 +313,6 @@ lockredis_watchdog_main(Datum arg)
 
 	before_shmem_exit(watchdog_leave, 0);
 	fallback_start();
-	if (lr_store_with(STORE_HAS_PLACE) != STORE_COUNT)
-		node_set_place(lr_place);
 	failover_start();
 	renewals_start();
 	subscriptions_start();

@@ -16,7 +16,7 @@ use LockRedis::Topic::Failover;
 
 LockRedis::Debugger->need;
 
-# Longer than STALL of src/store/redis/discovery.c, NAMING_LIFE of src/store/topology.c
+# Longer than STALL of src/store/redis/discovery.c, NAMING_LIFE of src/store/nodes.c
 # and TOPOLOGY_TRUST of src/store/nodes.h, in seconds
 my $stall = 2.5;
 my $naming = 2.5;

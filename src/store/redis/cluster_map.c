@@ -618,7 +618,11 @@ map_note_half_moved(const Claim *c)
 static int
 compare_replicas(const void *a, const void *b)
 {
-	return strcmp(((const NodeReplica *) a)->address, ((const NodeReplica *) b)->address);
+	const RedisHost *one = &(*(const Claim *const *) a)->at;
+	const RedisHost *other = &(*(const Claim *const *) b)->at;
+	int			order = strcmp(one->host, other->host);
+
+	return order != 0 ? order : one->port - other->port;
 }
 
 /*
@@ -628,20 +632,21 @@ compare_replicas(const void *a, const void *b)
 static void
 map_show_replicas(const ClusterClaims *a)
 {
-	static NodeReplica replica[CLUSTER_NODES_MAX];
+	const Claim *replica[CLUSTER_NODES_MAX];
 	int			n = 0;
 
 	for (int i = 0; i < a->n; i++)
+		if (a->claim[i].is_replica)
+			replica[n++] = &a->claim[i];
+	qsort(replica, n, sizeof(Claim *), compare_replicas);
+	for (int i = 0; i < n; i++)
 	{
-		const Claim *c = &a->claim[i];
+		char		address[LR_HOST_MAX + 16];
 
-		if (!c->is_replica)
-			continue;
-		redis_host_show(&c->at, replica[n].address, sizeof(replica[n].address));
-		replica[n++].has_failed = c->has_failed;
+		redis_host_show(&replica[i]->at, address, sizeof(address));
+		node_set_replica(i, address, replica[i]->has_failed ? NODE_DOWN : NODE_UP);
 	}
-	qsort(replica, n, sizeof(NodeReplica), compare_replicas);
-	node_set_replicas(replica, Min(n, NODE_REPLICAS));
+	node_end_replicas(n);
 	map.has_replicas = true;
 }
 

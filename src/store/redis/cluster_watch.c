@@ -163,7 +163,6 @@ redis_cluster_watch_start(void)
 		if (watch.scout[i] != NULL)
 			redis_conn_close(&watch.scout[i]->conn);
 	watch.on = redis_url_is_cluster(lr_redis_url);
-	cluster_start(watch.on, lr_place);
 	if (!watch.on)
 		return;
 
@@ -283,7 +282,7 @@ decision_warn(int64 now)
 	redis_host_show(&d->other, other, sizeof(other));
 	watch.refused = true;
 	topology_set_reason("The nodes in lockredis.url belong to different clusters.");
-	node_set_error(NODE_REDIS, "The nodes in lockredis.url belong to different clusters.");
+	node_set_error(NODE_REDIS, "", "The nodes in lockredis.url belong to different clusters.");
 	if (watch_may_log(&watch.warned_at, now))
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
@@ -322,7 +321,7 @@ decision_close(int64 now)
 	}
 	if (in_use && !d->ours)
 	{
-		cluster_begin_anew(lr_place);
+		cluster_begin_anew();
 		cluster_map_start();
 	}
 	if (!d->ours)
@@ -422,10 +421,7 @@ scout_failed(Scout *s, int64 now)
 	const StoreError *error = &s->conn.failure.error;
 
 	if (cluster_open_slots() == SLOT_COUNT)
-	{
-		node_set_address(NODE_REDIS, error->address);
-		node_set_error(NODE_REDIS, error->detail);
-	}
+		node_set_error(NODE_REDIS, error->address, error->detail);
 	topology_set_reason(error->detail);
 	scout_done(s);
 	redis_conn_close(&s->conn);

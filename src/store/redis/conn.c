@@ -247,7 +247,7 @@ redis_conn_is_other(const RedisConn *c)
 {
 	return c->state == CONN_READY && c->target->kind == TARGET_VOTER &&
 		c->target->node != NODE_NONE &&
-		c->facts.life != masters_life(c->target->node - NODE_MASTER);
+		c->facts.life != node_generation(c->target->node);
 }
 
 bool

@@ -65,9 +65,9 @@ typedef struct RedisTarget
 {
 	TargetKind	kind;
 	bool		scout;			/* master: the watchdog's connection that judges it;
-								 * see topology.c */
-	uint32		topology;		/* master: its epoch in topology.c; shard:
-								 * generation of its row in cluster.c */
+								 * see nodes.c */
+	uint32		topology;		/* master: its epoch in nodes.c; shard:
+								 * generation of its row in nodes.c */
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not a node of this server any more, see
 								 * redis_target_leave */
@@ -433,7 +433,7 @@ typedef struct RedisFacts
 								 * lr_now(); 0 = not known */
 	uint32		life;			/* independent master: life of its row when it
 								 * connected */
-	int64		since;			/* and since when this server is there (topology.c) */
+	int64		since;			/* and since when this server is there (nodes.c) */
 } RedisFacts;
 
 typedef struct RedisHandshake
@@ -485,7 +485,7 @@ typedef struct RedisConn
 {
 	RedisConnState state;
 	const RedisTarget *target;	/* the caller's, since redis_conn_open() */
-	bool		probe;			/* record in node.c what the node says about itself */
+	bool		probe;			/* record in nodes.c what the node says about itself */
 	char		role[32];
 
 	RedisSocket socket;
@@ -608,7 +608,7 @@ redis_conn_reads_on(RedisRead got, int *nreads)
  */
 extern bool redis_conn_has_more(const RedisConn *c);
 
-/* Record the reply to INFO, in the facts and in node.c. */
+/* Record the reply to INFO, in the facts and in nodes.c. */
 extern void redis_conn_take_info(RedisConn *c, const char *info);
 
 /* ----------

@@ -246,7 +246,6 @@ redis_discovery_start(void)
 		pfree(discovery.sentinel[i]);
 	}
 	memset(&discovery, 0, sizeof(Discovery));
-	topology_start(redis_url_is_followed(lr_redis_url) ? lr_place : 0);
 	claim_start();
 	for (int i = 0; redis_url_is_followed(lr_redis_url) && i < lr_redis_url->nhosts; i++)
 	{

@@ -101,7 +101,7 @@ extern void sentinel_interests(const RedisSentinel *s, StoreInterests *in);
 /* ----------
  * discovery.c: Decides which of the nodes that Sentinels name is the master.
  *
- * Only the watchdog runs it, through the follow_xxx functions of store.h. topology.c
+ * Only the watchdog runs it, through the follow_xxx functions of store.h. nodes.c
  * publishes the result to all processes.
  * ----------
  */

@@ -6,7 +6,7 @@
  * A node that lockredis.url names as a single Redis is greeted in a way that proxies and
  * old versions understand.  Every other kind of target must be known to be what it
  * should be before anything else is sent: HELLO shows that, and needs no right.  An
- * independent master also has to say since when it runs (topology.c), and a master of a
+ * independent master also has to say since when it runs (nodes.c), and a master of a
  * cluster which node it is, since another node may have its address by now.
  *
  * The password is read here, and is kept in memory until it has been answered.  Nothing
@@ -407,13 +407,13 @@ redis_replicas_read(const char *info)
 			snprintf(address, sizeof(address),
 					 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
 			redis_words_clean(address);
-			node_set_replica(n++, address, strcmp(state, "online") == 0);
+			node_set_replica(n++, address, strcmp(state, "online") == 0 ? NODE_UP : NODE_CONNECTING);
 		}
 		line = strchr(line, '\n');
 		if (line != NULL)
 			line++;
 	}
-	node_end_replicas(Min(n, NODE_REPLICAS));
+	node_end_replicas(n);
 }
 
 /*
@@ -537,7 +537,7 @@ handshake_must_be(RedisConn *c, const char *wanted, const char *name)
 /*
  * handshake_take_hello --- is the node what it should be?
  *
- * A node that says that it is a master may not be the master any more; topology.c
+ * A node that says that it is a master may not be the master any more; nodes.c
  * decides that.  A node that says that it is none certainly is none.
  */
 static StepResult

@@ -6,7 +6,7 @@
  * The store is up as long as a majority is, so its health says nothing about a single
  * master.  Therefore each master has a connection of the watchdog that only serves to
  * fill its row in redis_lock_status, and to find out when a silent master answers again.
- * Whether a master has a vote is not decided here (topology.c): sessions ask it whether
+ * Whether a master has a vote is not decided here (nodes.c): sessions ask it whether
  * it is up or not.
  *
  * Nothing here waits, and it raises only when out of memory at the start.
@@ -77,7 +77,6 @@ redis_masters_watch_start(void)
 {
 	for (int i = 0; i < watch.n; i++)
 		redis_conn_close(&watch.probe[i]->conn);
-	masters_start(lr_nmasters, lr_nmasters > 0 ? lr_place : 0);
 	watch.n = lr_nmasters;
 	watch.changed = true;
 	watch.logged_at = 0;
@@ -104,7 +103,7 @@ redis_masters_watch_start(void)
 		p->retry_delay = RETRY_MIN;
 		p->next_try = p->answer_until = 0;
 		node_set_silent(p->node, false);
-		masters_set_there(i, false);
+		node_set_state(p->node, NODE_CONNECTING);
 		masters_forget(i);
 	}
 }
@@ -172,11 +171,8 @@ probe_failed(Probe *p, int64 now)
 	p->next_try = now + p->retry_delay;
 	p->retry_delay = Min(p->retry_delay * 2, RETRY_MAX);
 	strlcpy(p->why, error->detail, sizeof(p->why));
-	masters_set_there(p->node - NODE_MASTER, false);
 	masters_forget(p->node - NODE_MASTER);
-	node_set_error(p->node, error->detail);
-	if (p->state == NODE_CONNECTING)
-		node_set_address(p->node, error->address);
+	node_set_error(p->node, error->address, error->detail);
 	probe_set_state(p, NODE_DOWN);
 }
 
@@ -191,8 +187,6 @@ probe_is_up(Probe *p, int64 now)
 	(void) node_get_status(p->node, &status);
 	node_warn_of_eviction(&status, p->warned_policy, sizeof(p->warned_policy));
 	redis_target_set_silent(&p->target, false);
-	if (p->state != NODE_UP)
-		masters_set_there(p->node - NODE_MASTER, true);
 	probe_set_state(p, NODE_UP);
 }
 

@@ -84,7 +84,7 @@ static void
 quorum_void_others(QuorumBatch *b, int row)
 {
 	QuorumLink *l = b->link[row];
-	uint32		life = masters_life(row);
+	uint32		life = node_generation(NODE_MASTER + row);
 
 	if (life == b->life[row] || l == NULL)
 		return;

@@ -554,6 +554,7 @@ redis_group_of(const char *name, int len)
 static void
 redis_follow_start(void)
 {
+	node_start(lr_place, lr_follows_master(), redis_url_is_cluster(lr_redis_url), lr_nmasters);
 	redis_cluster_watch_start();
 	redis_discovery_start();
 	redis_masters_watch_start();
@@ -581,7 +582,6 @@ const StoreRoutine redis_store = {
 		STORE_HAS_PLACE | STORE_LATE_CREATES | STORE_HAS_REPLICAS | STORE_HAS_ORDER |
 		STORE_HAS_TOGETHER,
 	.node = NODE_REDIS,
-	.role = ROLE_MASTER,
 	.open = redis_open,
 	.start = redis_start,
 	.leave = redis_leave,

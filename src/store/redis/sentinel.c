@@ -64,7 +64,7 @@ sentinel_open(RedisSentinel *s, int number)
 	redis_conn_init(&s->ear, "sentinel-listener", false);
 	s->state = NODE_CONNECTING;
 	s->retry_delay = RETRY_MIN;
-	node_appear(s->target.node, STORE_REDIS, ROLE_SENTINEL);
+	node_appear(s->target.node);
 }
 
 void
@@ -95,8 +95,7 @@ sentinel_is_down(RedisSentinel *s)
 	s->failed_at = now;
 	s->next_try = now + s->retry_delay;
 	s->retry_delay = Min(s->retry_delay * 2, RETRY_MAX);
-	node_set_address(s->target.node, error->address);
-	node_set_error(s->target.node, error->detail);
+	node_set_error(s->target.node, error->address, error->detail);
 	if (s->state == NODE_DOWN)
 		return;
 	s->state = NODE_DOWN;

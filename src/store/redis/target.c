@@ -149,7 +149,7 @@ redis_target_is_outdated(const RedisTarget *t)
 		(t->version != lr_url_epoch || target_has_other_files(t) ||
 		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()) ||
 		 (t->kind == TARGET_SHARD &&
-		  t->topology != cluster_generation(t->node - NODE_MASTER)));
+		  t->topology != node_generation(t->node)));
 }
 
 /*
@@ -168,7 +168,7 @@ redis_target_look(const RedisTarget *t, char *why, size_t size)
 		strlcpy(why, "The node is not one of the independent masters any more.", size);
 		return TARGET_CLOSED;
 	}
-	if (t->kind == TARGET_VOTER && t->node != NODE_NONE && masters_place() != t->place)
+	if (t->kind == TARGET_VOTER && t->node != NODE_NONE && node_get_place() != t->place)
 		return TARGET_NOT_YET;
 	if (t->kind != TARGET_MASTER)
 		return TARGET_OPEN;
@@ -282,7 +282,7 @@ static bool
 target_says_nothing(const RedisTarget *t, bool silent)
 {
 	ClusterNode node;
-	uint32		generation = cluster_generation(t->node - NODE_MASTER);
+	uint32		generation = node_generation(t->node);
 
 	if (t->topology != generation)
 		return true;

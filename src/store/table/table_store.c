@@ -432,7 +432,6 @@ const StoreRoutine table_store = {
 	.name = "table",
 	.features = STORE_HAS_FENCE | STORE_SERVER_ONLY | STORE_HAS_DIGESTS,
 	.node = NODE_TABLE,
-	.role = ROLE_TABLE,
 	.shmem_size = requests_shmem_size,
 	.shmem_init = requests_shmem_init,
 	.open = table_open_handle,

@@ -102,23 +102,17 @@ fuzz_reset_shared(void)
 {
 	instance_shmem_init();
 	node_shmem_init();
-	topology_shmem_init();
-	node_enter(NODE_REDIS, STORE_REDIS, ROLE_MASTER);
-	node_enter(NODE_TABLE, STORE_TABLE, ROLE_TABLE);
-	node_set_place(lr_place);
-	masters_start(0, 0);
+	node_enter(NODE_REDIS);
+	node_enter(NODE_TABLE);
+	node_start(0, false, false, 0);
+	node_start(lr_place, false, false, 0);
 }
 
 void
 fuzz_reset_cluster(void)
 {
-	static bool made = false;
-
-	if (!made)
-		cluster_shmem_init();
-	made = true;
-	cluster_start(false, 0);
-	cluster_start(true, lr_place);
+	node_start(0, false, false, 0);
+	node_start(lr_place, true, true, 0);
 }
 
 /* ----------

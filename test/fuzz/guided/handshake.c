@@ -73,7 +73,8 @@ fuzz_handshake(const uint8 *data, size_t size)
 	target.url.db = how & 4 ? 3 : 0;
 	if (target.kind == TARGET_VOTER)
 	{
-		masters_start(3, lr_place);
+		node_start(0, false, false, 0);
+		node_start(lr_place, false, false, 3);
 		if (how & 8)
 			(void) masters_note(1, lr_place, "0123456789012345678901234567890123456789", 1,
 								&life, &since);

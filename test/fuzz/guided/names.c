@@ -3,7 +3,7 @@
  * names.c
  *	  Target "names": the keys that are derived from a name.
  *
- * They fit into their buffers; of a name that is not split (cluster.c) they are in the slot of the
+ * They fit into their buffers; of a name that is not split (nodes.c) they are in the slot of the
  * name, by a calculation of its own; and those that nobody else knows are no others' (0xff
  * parts two names).
  *

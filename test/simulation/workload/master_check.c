@@ -45,14 +45,14 @@ __wrap_topology_change(const RedisHost *at, int64 config_epoch)
 	return __real_topology_change(at, config_epoch);
 }
 
-extern void __real_topology_start(uint32 place);
-extern void __wrap_topology_start(uint32 place);
+extern void __real_node_start(uint32 place, bool follows, bool is_cluster, int nmasters);
+extern void __wrap_node_start(uint32 place, bool follows, bool is_cluster, int nmasters);
 
 void
-__wrap_topology_start(uint32 place)
+__wrap_node_start(uint32 place, bool follows, bool is_cluster, int nmasters)
 {
 	sentinels_note_start(server_clock());
-	__real_topology_start(place);
+	__real_node_start(place, follows, is_cluster, nmasters);
 }
 
 extern void __real_topology_named(uint32 epoch, int64 at);
@@ -359,7 +359,7 @@ void
 __wrap_quorum_look(QuorumBatch *b)
 {
 	for (int i = 0; i < b->set.n; i++)
-		lives[i] = masters_life(i);
+		lives[i] = node_generation(NODE_MASTER + i);
 	looked_at = b;
 	__real_quorum_look(b);
 	looked_at = NULL;
@@ -510,7 +510,7 @@ has_few_votes(const char *key, uint64 owner)
 	if (sim_config.names != NAMES_CARELESS)
 		return false;
 	for (int row = 0; row < sim_config.masters; row++)
-		if (masters_life(row) <= 2)
+		if (node_generation(NODE_MASTER + row) <= 2)
 			first |= 1U << row;
 	lr_owner_text(owner, text);
 	return names_count_voters(key, text, first) <= sim_config.masters / 2;

@@ -578,7 +578,7 @@ check_masters(void)
 	int			i = 0;
 
 	while (i < sim_config.masters &&
-		   (masters_are_there(masters_place(), 1U << i) || redis_clock_went_back(names_place(i))))
+		   (masters_are_there(node_get_place(), 1U << i) || redis_clock_went_back(names_place(i))))
 		i++;
 	if (i == sim_config.masters || lr_mode != MODE_REDIS || !lr_watchdog_running() ||
 		!net_is_well() || (sim_config.names != NAMES_STAY && !sim_config.calm))
