@@ -373,7 +373,7 @@ extern bool tables_have(LockTables *tables, TableId in);
  * Raise an error, which says tables->trouble: the operation cannot be carried out, and what it
  * has written is undone.
  */
-extern void tables_fail(LockTables *tables) pg_attribute_noreturn();
+LR_NORETURN_PREFIX extern void tables_fail(LockTables *tables) LR_NORETURN_SUFFIX;
 
 /* ----------
  * entries.c: Rows of the tables, read and written as entries.
