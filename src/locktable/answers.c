@@ -38,7 +38,7 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
 	if (current <= lr_now())
 		return false;
 	if (deadline > current)
-		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
+		pg_atomic_write_u64(&lt_holds[hold].deadline, deadline);
 	return true;
 }
 

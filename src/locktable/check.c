@@ -163,16 +163,9 @@ static const char *
 check_hold_watched(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	uint64		watched = pg_atomic_read_u64(&lt_leases[hold].owner);
 
 	if (h->claim.owner == 0)
 		return check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
-	if (watched != 0 && watched != h->claim.owner)
-		return check_says("the watchdog looks after another owner of hold %d", hold);
-	if (watched == 0 && h->state != HOLD_OWED &&
-		(h->state != HOLD_LOST || h->traces != 0))
-		return check_says("the watchdog does not look after hold %d, which is %s", hold,
-						  lt_state_names[h->state]);
 	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
 		(h->traces & STORE_BIT(h->claim.store)) == 0)
 		return check_says("hold %d is %s in store %d, and has no trace there", hold,
@@ -429,9 +422,6 @@ lt_check_wait(LrIndex s)
 		h->claim.owner != 0)
 		return check_says("session %d waits for %.*s with hold %d, which is %s", s, NAME(key),
 						  w->hold, lt_state_names[h->state]);
-	if (pg_atomic_read_u64(&lt_leases[w->hold].owner) != 0)
-		return check_says("the watchdog looks after hold %d, with which session %d waits",
-						  w->hold, s);
 	if (w->early && (w->state != WAIT_HANDED || !lr_kind(h->kind)->placed))
 		return check_says("session %d was handed no lock of %.*s, and early", s, NAME(key));
 	if (w->asked.claim.owner != 0 &&
@@ -567,19 +557,6 @@ lt_check_counts(void)
 }
 
 /*
- * is_stale_mark --- was a look forced (due_times.c) while no hold had the slot?
- *
- * The bound of the block may be later than that: the next process that sets a due time
- * of the slot lowers the bound.
- */
-static bool
-is_stale_mark(LrIndex hold, StoreId store)
-{
-	return lt_read_time(&lt_leases[hold].due[store]) < 0 && lt_holds[hold].claim.store != store &&
-		current_store() != store && (lt_holds[hold].traces & STORE_BIT(store)) == 0;
-}
-
-/*
  * lt_check_due_times --- will the watchdog find all that is due?
  *
  * A lock that has to move to the other store must be due there.
@@ -592,10 +569,8 @@ lt_check_due_times(void)
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		for (int s = 0; s < STORE_COUNT; s++)
-			if (lr_has_store(s) && pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-				!is_stale_mark(i, s) &&
-				lt_read_due(i, s) < lt_read_time(&lt_block_due[s][i / DUE_BLOCK]))
-				return check_says("hold %d (%s) is due in store %d before its block", i,
+			if (lr_has_store(s) && lt_holds[i].claim.owner == 0 && lt_read_due(i, s) < LR_NEVER)
+				return check_says("hold %d is %s, and due in store %d", i,
 								  lt_state_names[lt_holds[i].state], s);
 		if (lt_holds[i].state == HOLD_HELD && lt_is_wanted_in(&lt_holds[i], current) &&
 			lt_read_due(i, current) >= LR_NEVER)

@@ -19,15 +19,12 @@
  */
 #include "lockredis.h"
 
-#include "port/pg_bitutils.h"
+#include "utils/memutils.h"
 
 #include "locktable/locktable_int.h"
 
 /* A release is as urgent as the renewal of a lease that ends within that time. */
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
-
-/* See due_urgency(). */
-#define URGENCY_CLASSES		256
 
 /*
  * due_is_to_repair --- may some of several masters not have it?
@@ -75,10 +72,7 @@ due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 	LrHold	   *h = &lt_holds[hold];
 
 	if (!lt_is_wanted_in(h, store) && !lt_is_left_in(h, store))
-	{
-		lt_set_never_due(hold, store);
 		return DUE_NOTHING;
-	}
 	lt_set_due(hold, store, again, wakes);
 	if (!connected)
 		return DUE_NOTHING;
@@ -135,7 +129,6 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	}
 
 	/* It is being handed over or released, and that sets the next due time, if any. */
-	lt_set_never_due(hold, store);
 	return DUE_NOTHING;
 }
 
@@ -149,10 +142,9 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
  * Without the partition lock the answer is a guess.
  */
 static bool
-due_is_due(LrIndex hold, StoreId store, int64 now)
+due_is_due(LrIndex hold, StoreId store, int64 due, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
-	int64		due = lt_read_due(hold, store);
 	int64		early = 0;
 
 	if (due <= now)
@@ -224,18 +216,13 @@ static bool
 due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 				DueItem *item)
 {
-	uint64		owner = pg_atomic_read_u64(&lt_leases[hold].owner);
-	LWLock	   *lock;
+	LWLock	   *lock = lt_lock_slot(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
 	item->action = DUE_NOTHING;
-	if (owner == 0)
-		return false;
-
-	lock = lt_lock_owned(hold, owner);
 	if (lock == NULL)
 		return false;
-	if (pg_atomic_read_u64(&lt_leases[hold].owner) == owner && due_is_due(hold, store, now))
+	if (due_is_due(hold, store, lt_read_due(hold, store), now))
 	{
 		int64		not_after = lt_pending_create(&lt_holds[hold], store);
 
@@ -252,148 +239,94 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	return item->action != DUE_NOTHING;
 }
 
+/* A hold that seems due, for the choice of those that a batch can take. */
+typedef struct DueFound
+{
+	LrIndex		hold;
+	int64		ends;			/* those that end first are sent first */
+} DueFound;
+
+/* Room for all holds; see lt_make_due_room(). */
+static DueFound *found = NULL;
+
 /*
- * due_urgency --- the class of urgency, by how soon the lease ends; 0 is sent first
- *
- * There are four classes an octave, so two leases of the same class differ by less than
- * a quarter of what is left of them.  Releases become more urgent with time, or they
- * would never be sent where there are too many renewals.  This decides only about the
- * order, so the state is read without the partition lock.
+ * lt_make_due_room --- allocate what the watchdog needs to collect what is due
  */
+void
+lt_make_due_room(void)
+{
+	if (found == NULL)
+		found = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueFound) * lt_table->max_locks);
+}
+
 static int
-due_urgency(LrIndex hold, StoreId store, int64 now)
+due_compare(const void *a, const void *b)
+{
+	int64		ends_a = ((const DueFound *) a)->ends;
+	int64		ends_b = ((const DueFound *) b)->ends;
+
+	return (ends_a > ends_b) - (ends_a < ends_b);
+}
+
+/*
+ * due_ends --- when the lease ends for which a hold is due
+ *
+ * Releases become more urgent with time, or they would never be sent where there are too
+ * many renewals.  This decides only about the order, so the state is read without the
+ * partition lock.
+ */
+static int64
+due_ends(LrIndex hold, int64 due)
 {
 	HoldState	state = lt_holds[hold].state;
-	int64		ends = state == HOLD_HELD || state == HOLD_HANDED ?
-		lt_deadline(hold) :
-		lt_read_due(hold, store) + GIVE_BACK_WITHIN;
-	uint64		left = ends <= now ? 0 : (uint64) (ends - now);
-	int			top;
 
-	if (left < 4)
-		return (int) left;
-	top = pg_leftmost_one_pos64(left);
-	return (top - 1) * 4 + (int) ((left >> (top - 2)) & 3);
+	return state == HOLD_HELD || state == HOLD_HANDED ? lt_deadline(hold) : due + GIVE_BACK_WITHIN;
 }
 
-/* Which holds go into a batch. */
-typedef struct DueChoice
-{
-	int64		horizon;		/* none that is due later */
-	int			last_class;		/* none of a less urgent class */
-	int			room;			/* how many of that class */
-} DueChoice;
-
 /*
- * due_count_classes --- count what is due in each class of urgency; returns the sum
+ * due_find --- find what seems due; returns how many
+ *
+ * If something is due, what is nearly due goes along with it.
  */
 static int
-due_count_classes(StoreId store, int64 now, int64 horizon, int *counts)
+due_find(StoreId store, int64 now, bool connected)
 {
-	int			n = 0;
+	bool		any = false;
+	int			nfound = 0;
 
-	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
-		LrIndex		first = b * DUE_BLOCK;
-		LrIndex		last = Min(first + DUE_BLOCK, lt_table->max_locks);
+		int64		due = lt_read_due(i, store);
 
-		if (lt_read_time(&lt_block_due[store][b]) > horizon)
+		if (due > now && !(connected && due_is_due(i, store, due, now)))
 			continue;
-		for (LrIndex i = first; i < last; i++)
-			if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 && due_is_due(i, store, now))
-			{
-				counts[due_urgency(i, store, now)]++;
-				n++;
-			}
+		any = any || due <= now;
+		found[nfound].hold = i;
+		found[nfound++].ends = due_ends(i, due);
 	}
-	return n;
+	return any ? nfound : 0;
 }
 
 /*
- * due_choose --- choose all that is due, or the most urgent if a batch cannot take all
+ * lt_collect_due --- see watch.h
+ *
+ * If there is more than a batch can take, the most urgent goes first.  The rest stays due,
+ * for the next batch.
  */
-static void
-due_choose(StoreId store, int64 now, bool connected, int max, DueChoice *choice)
-{
-	int			counts[URGENCY_CLASSES] = {0};
-	int			class = 0;
-
-	choice->horizon = now;
-	choice->last_class = URGENCY_CLASSES;
-	choice->room = 0;
-	if (!connected || lt_next_due(store) > now)
-		return;
-	choice->horizon += LR_EARLY_MAX;
-	if (due_count_classes(store, now, choice->horizon, counts) <= max)
-		return;
-	for (choice->room = max; class < URGENCY_CLASSES; class++)
-	{
-		if (counts[class] > choice->room)
-			break;
-		choice->room -= counts[class];
-	}
-	choice->last_class = class;
-}
-
-static bool
-due_is_chosen(LrIndex hold, StoreId store, int64 now, DueChoice *choice)
-{
-	int			class;
-
-	if (choice->last_class == URGENCY_CLASSES)
-		return true;
-	if (!due_is_due(hold, store, now))
-		return false;
-	class = due_urgency(hold, store, now);
-	if (class == choice->last_class)
-		return choice->room-- > 0;
-	return class < choice->last_class;
-}
-
 int
 lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 			   DueItem *items, int max)
 {
+	int			nfound = due_find(store, now, connected);
 	int			n = 0;
 	DueItem		ignored;
-	DueChoice	choice;
 
-	due_choose(store, now, connected, max, &choice);
-	for (int b = 0, nblocks = lt_used_blocks(); b < nblocks; b++)
-	{
-		int			first = b * DUE_BLOCK;
-		int			last = Min(first + DUE_BLOCK, lt_table->max_locks);
-		int64		bound = LR_NEVER;
-
-		/* The rest stays due, for the next batch. */
-		if (connected && n == max)
-			break;
-		if (lt_read_time(&lt_block_due[store][b]) > choice.horizon)
-			continue;
-		pg_atomic_exchange_u64(&lt_block_due[store][b], (uint64) LR_NEVER);
-
-		for (LrIndex i = first; i < last; i++)
-		{
-			int64		due = lt_read_due(i, store);
-
-			/* Without an owner: whoever sets the owner sets the due time afterwards. */
-			if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
-				continue;
-			if (due <= now && !connected)
-				due_collect_one(i, store, now, false, again, &ignored);
-			else if (due <= choice.horizon && n < max &&
-					 due_is_chosen(i, store, now, &choice))
-			{
-				if (due_collect_one(i, store, now, true, again, &items[n]))
-					n++;
-				else if (pg_atomic_read_u64(&lt_leases[i].owner) != 0)
-					bound = lr_earlier(bound, lt_read_due(i, store));
-			}
-			else
-				bound = Min(bound, due);
-		}
-		lt_lower_bound(&lt_block_due[store][b], bound);
-	}
+	if (connected && nfound > max)
+		qsort(found, nfound, sizeof(DueFound), due_compare);
+	for (int i = 0; i < nfound && (!connected || n < max); i++)
+		if (due_collect_one(found[i].hold, store, now, connected, again,
+							connected ? &items[n] : &ignored))
+			n++;
 	return n;
 }
 
@@ -404,16 +337,12 @@ lt_renewal_lag(StoreId store)
 
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
-		LrHold	   *h = &lt_holds[i];
-		uint32		hash = lt_key_of(i)->hash;
-		LWLock	   *lock;
+		const LrHold *h = &lt_holds[i];
+		LWLock	   *lock = lt_lock_slot(i);
 
-		if (pg_atomic_read_u64(&lt_leases[i].owner) == 0)
+		if (lock == NULL)
 			continue;
-		lock = lt_partition(hash);
-		LWLockAcquire(lock, LW_SHARED);
-		if (lt_key_of(i)->hash == hash && h->state == HOLD_HELD && h->claim.store == store &&
-			lt_renew_lease_ms(h) > 0)
+		if (h->state == HOLD_HELD && h->claim.store == store && lt_renew_lease_ms(h) > 0)
 			lag = lr_later(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
 		LWLockRelease(lock);
 	}

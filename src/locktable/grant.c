@@ -73,15 +73,15 @@ grant_tokens(LrHold *h, const StoreOp *op)
 static bool
 grant_is_stale(LrIndex hold, const StoreOp *op)
 {
-	LrLease    *lease = &lt_leases[hold];
+	LrHold	   *h = &lt_holds[hold];
 
 	if (op->sent.topology == 0)
 		return false;
-	pg_atomic_write_u64(&lease->owner, op->owner);
+	h->claim.owner = op->owner;
 	pg_memory_barrier();
-	if (!lt_is_past(lt_holds[hold].key, op->sent.topology))
+	if (!lt_is_past(h->key, op->sent.topology))
 		return false;
-	pg_atomic_write_u64(&lease->owner, 0);
+	h->claim.owner = 0;
 	return true;
 }
 
@@ -204,7 +204,6 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
-	LrLease    *lease = &lt_leases[hold];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	int64		now = lr_now();
@@ -246,8 +245,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
 	lt_link_hold(hold);
-	pg_atomic_write_u64(&lease->deadline, deadline);
-	pg_atomic_write_u64(&lease->owner, op->owner);
+	pg_atomic_write_u64(&h->deadline, deadline);
 
 	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();

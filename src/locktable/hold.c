@@ -165,7 +165,6 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			 int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LrLease    *lease = &lt_leases[hold];
 	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
@@ -191,7 +190,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 
 		if (current > now && deadline > current && same)
 		{
-			pg_atomic_write_u64(&lease->deadline, deadline);
+			pg_atomic_write_u64(&h->deadline, deadline);
 			current = deadline;
 		}
 		lt_set_due_in_own(hold, current, &wakes);
@@ -244,7 +243,7 @@ lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
 		deadline > lt_deadline(hold) && same)
 	{
-		pg_atomic_write_u64(&lt_leases[hold].deadline, deadline);
+		pg_atomic_write_u64(&h->deadline, deadline);
 		lt_set_due_in_own(hold, deadline, &wakes);
 	}
 	lt_unlock(lock, &wakes);

@@ -23,20 +23,13 @@ LrTable    *lt_table = NULL;
 LrIndex    *lt_buckets = NULL;
 LrKey	   *lt_keys = NULL;
 LrHold	   *lt_holds = NULL;
-LrLease    *lt_leases = NULL;
-pg_atomic_uint64 *lt_block_due[STORE_COUNT];
+pg_atomic_uint64 *lt_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
 static int
 lt_bucket_count(void)
 {
 	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
-}
-
-static int
-lt_block_count(void)
-{
-	return (lr_max_locks + DUE_BLOCK - 1) / DUE_BLOCK;
 }
 
 /* Where MAXALIGN is 4 (i386), 64-bit atomics want more. */
@@ -53,9 +46,9 @@ locktable_shmem_size(void)
 	size = add_size(size, LT_ALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
 	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
 	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
-	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrLease))));
 	for (int s = 0; s < STORE_COUNT; s++)
-		size = add_size(size, LT_ALIGN(mul_size(lt_block_count(), sizeof(pg_atomic_uint64))));
+		if (lr_has_store(s))
+			size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(pg_atomic_uint64))));
 	size = add_size(size, LT_ALIGN(mul_size(MaxBackends, sizeof(LrSession))));
 	return size;
 }
@@ -97,7 +90,6 @@ lt_init_table(void)
 {
 	lt_table->max_locks = lr_max_locks;
 	lt_table->nbuckets = lt_bucket_count();
-	lt_table->nblocks = lt_block_count();
 	lt_table->nsessions = MaxBackends;
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
@@ -108,9 +100,6 @@ lt_init_table(void)
 
 	for (int i = 0; i < lt_table->nbuckets; i++)
 		lt_buckets[i] = LR_NONE;
-	for (int s = 0; s < STORE_COUNT; s++)
-		for (int i = 0; i < lt_table->nblocks; i++)
-			pg_atomic_init_u64(&lt_block_due[s][i], LR_NEVER);
 	memset(lt_sessions, 0, sizeof(LrSession) * MaxBackends);
 	for (int i = 0; i < MaxBackends; i++)
 		pg_atomic_init_u32(&lt_sessions[i].nlost, 0);
@@ -134,10 +123,10 @@ locktable_shmem_init(void)
 	lt_buckets = (LrIndex *) lt_carve(&area, lt_bucket_count() * sizeof(LrIndex));
 	lt_keys = (LrKey *) lt_carve(&area, lr_max_locks * sizeof(LrKey));
 	lt_holds = (LrHold *) lt_carve(&area, lr_max_locks * sizeof(LrHold));
-	lt_leases = (LrLease *) lt_carve(&area, lr_max_locks * sizeof(LrLease));
 	for (int s = 0; s < STORE_COUNT; s++)
-		lt_block_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
-														lt_block_count() * sizeof(pg_atomic_uint64));
+		if (lr_has_store(s))
+			lt_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
+													  lr_max_locks * sizeof(pg_atomic_uint64));
 	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
 	if (!found)
 		lt_init_table();
@@ -325,26 +314,21 @@ locktable_free_unused(LrIndex key)
  * lt_alloc_hold --- a hold for a row that was reserved
  *
  * Each hold has a row of its own and there are as many holds as rows, so this cannot
- * fail.  Nobody looks at a slot without an owner, so the due times of a new one may be
- * set late.
+ * fail.  A new slot is zeroed, so nothing is due for it.
  */
 LrIndex
 lt_alloc_hold(void)
 {
 	LrPool	   *pool = &lt_table->hold_pool;
 	LrIndex		hold;
-	bool		fresh;
 
 	SpinLockAcquire(&pool->mutex);
 	hold = pool->first_free;
-	fresh = hold == LR_NONE;
-	if (fresh)
+	if (hold == LR_NONE)
 		hold = lt_use_new_slot(pool);
 	else
 		pool->first_free = lt_holds[hold].next;
 	SpinLockRelease(&pool->mutex);
-	if (fresh)
-		lt_nothing_due(hold);
 	return hold;
 }
 
@@ -376,15 +360,13 @@ lt_link_hold(LrIndex hold)
 
 /*
  * lt_nothing_due --- the watchdog has nothing to do for the hold any more
- *
- * A look that is forced just then is left to the next hold in this slot.
  */
 void
 lt_nothing_due(LrIndex hold)
 {
-	pg_atomic_write_u64(&lt_leases[hold].owner, 0);
 	for (int s = 0; s < STORE_COUNT; s++)
-		pg_atomic_write_u64(&lt_leases[hold].due[s], LR_NEVER);
+		if (lr_has_store(s))
+			pg_atomic_write_u64(&lt_due[s][hold], 0);
 }
 
 /*
@@ -639,4 +621,16 @@ lt_lock_owned(LrIndex hold, uint64 owner)
 		return lock;
 	LWLockRelease(lock);
 	return NULL;
+}
+
+/*
+ * lt_lock_slot --- likewise, whatever owner it has; NULL: it has none, or another one by
+ * now
+ */
+LWLock *
+lt_lock_slot(LrIndex hold)
+{
+	uint64		owner = lt_holds[hold].claim.owner;
+
+	return owner != 0 ? lt_lock_owned(hold, owner) : NULL;
 }

@@ -4,9 +4,9 @@
  *	  Structures of the lock table in shared memory, for src/locktable/ only.
  *
  * Who may write what:
- *	 - keys, holds, queue links: under the partition lock of the key;
- *	 - free lists: under their pool's spinlock;
- *	 - due times: by anybody, atomically (see due_times.c).
+ *	 - keys, holds, queue links, due times: under the partition lock of the key; due
+ *	   times and owners are also read without it (see due_times.c);
+ *	 - free lists: under their pool's spinlock.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,7 +27,6 @@
 #include "store/stores.h"
 
 #define LT_PARTITIONS		64
-#define DUE_BLOCK			64
 
 /* The number of signal locks; several sessions share one. */
 #define LT_SIGNAL_LOCKS		16
@@ -222,6 +221,8 @@ typedef struct LrHold
 								 * an orphan: 0, or those that may still have it when
 								 * most have released it */
 	LrClaim		claim;			/* its store has confirmed the deadline */
+	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
+								 * it has passed */
 	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
 										 * a create that was not answered may
 										 * still run; 0 = none */
@@ -326,15 +327,6 @@ typedef struct LrSession
 	LrWait		wait;
 } LrSession;
 
-/* The watchdog's view of one hold; same index. */
-typedef struct LrLease
-{
-	pg_atomic_uint64 owner;		/* 0 = the watchdog has nothing to do */
-	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
-								 * it has passed */
-	pg_atomic_uint64 due[STORE_COUNT];	/* when the watchdog has to look */
-} LrLease;
-
 /*
  * Slots from "nused" on have never been used, and nobody looks at them: their memory is
  * as the kernel gave it, zeroed.  It is only raised.
@@ -371,7 +363,6 @@ typedef struct LrTable
 	int			max_locks;
 	int			nbuckets;		/* a power of two, at least LT_PARTITIONS */
 	int			nsessions;
-	int			nblocks;
 	LrPool		key_pool;
 	LrPool		hold_pool;
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
@@ -391,8 +382,9 @@ extern LrTable *lt_table;
 extern LrIndex *lt_buckets;
 extern LrKey *lt_keys;
 extern LrHold *lt_holds;
-extern LrLease *lt_leases;
-extern pg_atomic_uint64 *lt_block_due[STORE_COUNT];
+extern pg_atomic_uint64 *lt_due[STORE_COUNT];	/* when the watchdog has to look at
+												 * each hold, 0 = never; NULL: a store
+												 * of another mode */
 extern LrSession *lt_sessions;
 
 /*
@@ -403,13 +395,6 @@ static inline LrIndex
 lt_used_slots(void)
 {
 	return (LrIndex) pg_atomic_read_u32(&lt_table->hold_pool.nused);
-}
-
-/* A walk over blocks looks at so many, each of them whole. */
-static inline int
-lt_used_blocks(void)
-{
-	return (lt_used_slots() + DUE_BLOCK - 1) / DUE_BLOCK;
 }
 
 /* What the session waits for, if it waits. */
@@ -479,7 +464,7 @@ lt_read_time(pg_atomic_uint64 *t)
 static inline int64
 lt_deadline(LrIndex hold)
 {
-	return lt_read_time(&lt_leases[hold].deadline);
+	return lt_read_time(&lt_holds[hold].deadline);
 }
 
 /* Processes to wake once the partition lock is released. */
@@ -510,6 +495,7 @@ extern LWLock *lt_deadlock_lock(void);
 extern LWLock *lt_losses_lock(void);
 extern LWLock *lt_lock_hold(LrIndex hold);
 extern LWLock *lt_lock_owned(LrIndex hold, uint64 owner);
+extern LWLock *lt_lock_slot(LrIndex hold);
 extern void lt_unlock(LWLock *lock, const WakeList *wakes);
 
 /* Pools and keys.  All of these: partition lock held. */
@@ -671,10 +657,8 @@ extern bool lt_accept(LrIndex *hold, WakeList *wakes);
 extern void lt_refuse_handed(WakeList *wakes);
 extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
 
-/* due_times.c; callable with or without a partition lock. */
+/* due_times.c; partition lock held, but for lt_read_due. */
 extern int64 lt_read_due(LrIndex hold, StoreId store);
-extern void lt_lower_bound(pg_atomic_uint64 *bound, int64 t);
-extern void lt_set_never_due(LrIndex hold, StoreId store);
 extern void lt_take_due(LrIndex hold, StoreId store);
 extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
 					   WakeList *wakes);
@@ -689,6 +673,9 @@ extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);
+
+/* due.c */
+extern void lt_make_due_room(void);
 
 /* owed.c; partition lock held. */
 extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now);

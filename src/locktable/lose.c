@@ -126,7 +126,6 @@ lt_lost_is_there(LrIndex hold, WakeList *wakes)
 	LrHold	   *h = &lt_holds[hold];
 
 	h->traces |= STORE_BIT(h->claim.store);
-	pg_atomic_write_u64(&lt_leases[hold].owner, h->claim.owner);
 	lt_set_due_in_traces(hold, lr_now(), wakes);
 }
 
@@ -263,7 +262,6 @@ lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
 	h->state = HOLD_ORPHAN;
 	memset(&h->as, 0, sizeof(h->as));
 	h->session = LR_NONE;
-	pg_atomic_write_u64(&lt_leases[hold].owner, h->claim.owner);
 	lt_set_due_in_traces(hold, due, wakes);
 	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
 }

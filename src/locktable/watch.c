@@ -33,6 +33,7 @@ void
 lt_watchdog_enter(void)
 {
 	lt_make_wake_room();
+	lt_make_due_room();
 	lt_watchdog_is_awake();
 	lr_watchdog_enter();
 }
@@ -56,8 +57,7 @@ bool
 lt_has_old_place(void)
 {
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
-		if (pg_atomic_read_u64(&lt_leases[i].owner) != 0 &&
-			lt_is_at_any_old_place(&lt_holds[i]))
+		if (lt_holds[i].claim.owner != 0 && lt_is_at_any_old_place(&lt_holds[i]))
 			return true;
 	return false;
 }

@@ -113,7 +113,7 @@ book_is_lost(const BookItem *item, bool unknown)
 	if (!is_settled())
 		return unknown;
 	return hold != LR_NONE && (lt_holds[hold].state == HOLD_LOST ||
-							   (int64) lt_leases[hold].deadline.value <= server_clock());
+							   lt_deadline(hold) <= server_clock());
 }
 
 bool

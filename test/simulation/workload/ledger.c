@@ -457,7 +457,7 @@ end_of(LrIndex hold)
 	if (h->state == HOLD_LOST)
 		return h->lost_at - (GetCurrentTimestamp() - sim_now());
 	if (h->state == HOLD_HELD)
-		return server_time((int64) lt_leases[hold].deadline.value);
+		return server_time(lt_deadline(hold));
 	return SIM_NEVER;
 }
 

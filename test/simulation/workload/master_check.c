@@ -237,7 +237,7 @@ __wrap_lt_renew_moved_now(StoreId store)
 	{
 		const LrHold *h = &lt_holds[i];
 
-		former[i].owner = lt_leases[i].owner.value;
+		former[i].owner = lt_holds[i].claim.owner;
 		former[i].topology = h->claim.topology;
 		former[i].epoch = former[i].owner != 0 && h->state == HOLD_HELD &&
 			lt_is_of_old_master(h, store) ? lt_epoch_of(h->key) : 0;
@@ -247,9 +247,9 @@ __wrap_lt_renew_moved_now(StoreId store)
 	{
 		const LrHold *h = &lt_holds[i];
 
-		if (former[i].epoch != 0 && former[i].owner == lt_leases[i].owner.value &&
+		if (former[i].epoch != 0 && former[i].owner == lt_holds[i].claim.owner &&
 			h->state == HOLD_HELD && h->claim.topology == former[i].topology &&
-			(int64) lt_leases[i].due[store].value >= 0 && lt_epoch_of(h->key) == former[i].epoch)
+			lt_read_due(i, store) > server_clock() && lt_epoch_of(h->key) == former[i].epoch)
 			sim_fail("former master", "%s: the present one is not to be asked about what a former one has said",
 					 lt_keys[h->key].name);
 	}

@@ -75,7 +75,7 @@ look_before(const DueItem *item, Before *before)
 	const LrHold *h = &lt_holds[item->hold];
 
 	before->owner = h->claim.owner;
-	before->deadline = (int64) lt_leases[item->hold].deadline.value;
+	before->deadline = lt_deadline(item->hold);
 	before->wanted = lt_min_replicas(h);
 	memcpy(before->scope, h->scope, sizeof(before->scope));
 }
@@ -90,7 +90,7 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 	const LrHold *h = &lt_holds[item->hold];
 
 	if (h->claim.owner != item->owner || before->owner != item->owner ||
-		(int64) lt_leases[item->hold].deadline.value != deadline ||
+		lt_deadline(item->hold) != deadline ||
 		deadline <= before->deadline ||
 		memcmp(before->scope, h->scope, sizeof(before->scope)) != 0)
 		return;

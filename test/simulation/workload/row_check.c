@@ -381,10 +381,10 @@ check_lifetime(LockTables *tables, const StoreOp *op, const char *key)
 	for (int i = 0; i < lt_table->max_locks; i++)
 		if (lt_holds[i].claim.owner == op->owner && lt_holds[i].claim.store == STORE_TABLE &&
 			(lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
-			(int64) lt_leases[i].deadline.value > until)
+			lt_deadline(i) > until)
 			sim_fail("held without a lock",
 					 "%s is held for another %.3f ms; its row counts for %.3f ms", key,
-					 ((int64) lt_leases[i].deadline.value - server_clock()) / 1000.0,
+					 (lt_deadline(i) - server_clock()) / 1000.0,
 					 (until - server_clock()) / 1000.0);
 }
 

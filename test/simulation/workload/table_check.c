@@ -81,7 +81,7 @@ time_of(pg_atomic_uint64 *t)
 static int64
 deadline_of(LrIndex hold)
 {
-	return time_of(&lt_leases[hold].deadline);
+	return time_of(&lt_holds[hold].deadline);
 }
 
 static bool
@@ -623,11 +623,10 @@ check_watchdog(void)
 	if (shared_root->proc_global.allProcs[server_watchdog()].procLatch.is_set)
 		return;
 	for (int s = 0; s < STORE_COUNT; s++)
-		for (int b = 0; lr_has_store(s) && b < lt_table->nblocks; b++)
-			if (time_of(&lt_block_due[s][b]) < time_of(&lt_table->sleeps_until[s]))
-				BROKEN("something is due at %.3f s, and the watchdog sleeps until %.3f s",
-					   time_of(&lt_block_due[s][b]) / (double) SIM_S,
-					   time_of(&lt_table->sleeps_until[s]) / (double) SIM_S);
+		if (lr_has_store(s) && server_time(lt_next_due(s)) < time_of(&lt_table->sleeps_until[s]))
+			BROKEN("something is due at %.3f s, and the watchdog sleeps until %.3f s",
+				   server_time(lt_next_due(s)) / (double) SIM_S,
+				   time_of(&lt_table->sleeps_until[s]) / (double) SIM_S);
 }
 
 /* ----------
@@ -807,7 +806,7 @@ sim_check_step(void)
 		sim_disturbed(sim_now());
 	check_keys();
 	check_sessions();
-	check_forced_looks();
+	check_due_stays();
 	note_state(is_locked);
 	if (!sim_all_parked())
 		return;

@@ -287,27 +287,14 @@ orphan_for_ever(void)
 static void
 orphan_never_due(void)
 {
-	pg_atomic_write_u64(&lt_leases[orphan].due[STORE_REDIS], LR_NEVER);
+	pg_atomic_write_u64(&lt_due[STORE_REDIS][orphan], 0);
 }
 
 static void
 lost_never_due(void)
 {
 	lt_holds[lost].traces = STORE_BIT(STORE_REDIS);
-	pg_atomic_write_u64(&lt_leases[lost].owner, lt_holds[lost].claim.owner);
-	pg_atomic_write_u64(&lt_leases[lost].due[STORE_REDIS], LR_NEVER);
-}
-
-static void
-watched_as_another(void)
-{
-	pg_atomic_write_u64(&lt_leases[held].owner, 4711);
-}
-
-static void
-not_watched(void)
-{
-	pg_atomic_write_u64(&lt_leases[held].owner, 0);
+	pg_atomic_write_u64(&lt_due[STORE_REDIS][lost], 0);
 }
 
 static void
@@ -325,7 +312,7 @@ no_trace(void)
 static void
 due_late(void)
 {
-	pg_atomic_write_u64(&lt_leases[held].due[STORE_REDIS],
+	pg_atomic_write_u64(&lt_due[STORE_REDIS][held],
 						(uint64) (lt_deadline(held) + 1));
 }
 
@@ -365,12 +352,6 @@ static void
 waiting_with_another(void)
 {
 	lt_wait_of(3)->hold = both;
-}
-
-static void
-waiting_is_watched(void)
-{
-	pg_atomic_write_u64(&lt_leases[waiting].owner, 5);
 }
 
 static void
@@ -416,9 +397,9 @@ key_is_missing(void)
 }
 
 static void
-block_is_late(void)
+waiting_is_due(void)
 {
-	pg_atomic_write_u64(&lt_block_due[STORE_REDIS][held / DUE_BLOCK], LR_NEVER);
+	pg_atomic_write_u64(&lt_due[STORE_REDIS][waiting], 1);
 }
 
 static void
@@ -426,8 +407,8 @@ not_moved(void)
 {
 	lt_holds[held].claim.store = STORE_TABLE;
 	lt_holds[held].traces |= STORE_BIT(STORE_TABLE);
-	pg_atomic_write_u64(&lt_leases[held].due[STORE_TABLE], 1);
-	pg_atomic_write_u64(&lt_leases[held].due[STORE_REDIS], LR_NEVER);
+	pg_atomic_write_u64(&lt_due[STORE_TABLE][held], 1);
+	pg_atomic_write_u64(&lt_due[STORE_REDIS][held], 0);
 }
 
 static void
@@ -472,8 +453,6 @@ static const struct
 	{"an orphan for ever", orphan_for_ever, "for ever"},
 	{"an orphan that nobody gives back", orphan_never_due, "never due"},
 	{"a loss that nobody gives back", lost_never_due, "never due"},
-	{"watched as another", watched_as_another, "another owner"},
-	{"not watched", not_watched, "does not look after"},
 	{"no owner", no_owner, "without an owner"},
 	{"no trace where it is held", no_trace, "no trace"},
 	{"due after its end", due_late, "due after its lease"},
@@ -483,7 +462,6 @@ static const struct
 	{"an entry in a wrong bucket", wrong_bucket, "is not found by its name"},
 	{"an entry of nobody", unused_key, "it has an entry"},
 	{"waiting with another's hold", waiting_with_another, "with hold"},
-	{"waiting, and watched", waiting_is_watched, "with which session 3 waits"},
 	{"counted as asleep", asleep_awake, "is counted"},
 	{"rows", rows, "rows, the counter says"},
 	{"lost locks", lost_number, "has lost 1 locks, its counter says 0"},
@@ -491,7 +469,7 @@ static const struct
 	{"a hold that is missing", hold_is_missing, "are free and"},
 	{"a hold that is used and free", used_hold_is_free, "is among the free ones"},
 	{"a key that is missing", key_is_missing, "keys"},
-	{"a block that is due later than its holds", block_is_late, "before its block"},
+	{"waiting, and due", waiting_is_due, "is waiting, and due"},
 	{"a hold that is not moved", not_moved, "not due to be moved"},
 	{"the end of a session with holds", ends_with_holds, "still has hold"},
 	{"the end of a transaction with holds", transaction_ends_with_holds,

@@ -58,7 +58,7 @@ where_it_is(const LrKey *key, const LrHold *h)
 static bool
 is_over(LrIndex hold)
 {
-	return (int64) lt_leases[hold].deadline.value <= server_clock();
+	return lt_deadline(hold) <= server_clock();
 }
 
 static uint64

@@ -95,25 +95,40 @@ check_rolling(const char *name, const ScopeHold *scope)
  * ----------
  */
 
-/* Of whom it is, if a look was forced. */
-static uint64 forced[SIM_MAX_LOCKS][STORE_COUNT];
+/* Of whom it is, when it is due, and whether it was made due at once. */
+static struct
+{
+	uint64		owner;
+	int64		due;
+	bool		at_once;
+}			last[SIM_MAX_LOCKS][STORE_COUNT];
 
-/* It is taken back by nobody but whoever looks, or gives up the hold. */
+/* It is put off by nobody but whoever looks, gives up the hold or has seen that it is nowhere. */
+static void
+check_due_stays_in(LrIndex hold, StoreId store)
+{
+	const LrHold *h = &lt_holds[hold];
+	int64		due = lt_read_due(hold, store);
+	bool		same = h->claim.owner != 0 && last[hold][store].owner == h->claim.owner;
+	bool		is_due = due <= server_clock();
+
+	if (same && last[hold][store].at_once && !is_due && !server_is_watchdog(sim_ran_last()) &&
+		!(h->state == HOLD_LOST && h->traces == 0))
+		sim_fail("lock table", "session %d has put off hold %d, which was due in store %d",
+				 sim_ran_last(), hold, store);
+	last[hold][store].at_once = is_due && same &&
+		(last[hold][store].at_once || due != last[hold][store].due);
+	last[hold][store].owner = h->claim.owner;
+	last[hold][store].due = due;
+}
+
 void
-check_forced_looks(void)
+check_due_stays(void)
 {
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		for (int s = 0; s < STORE_COUNT; s++)
-		{
-			uint64		owner = lt_leases[i].owner.value;
-			bool		is_forced = (int64) lt_leases[i].due[s].value < 0;
-
-			if (owner != 0 && forced[i][s] == owner && !is_forced &&
-				!server_is_watchdog(sim_ran_last()))
-				sim_fail("lock table", "session %d has taken back a forced look at hold %d in store %d",
-						 sim_ran_last(), i, s);
-			forced[i][s] = is_forced ? owner : 0;
-		}
+			if (lr_has_store(s))
+				check_due_stays_in(i, s);
 }
 
 /* ----------
@@ -139,7 +154,7 @@ static bool
 is_wanted(LrIndex hold, int64 due, int64 now)
 {
 	const LrHold *h = &lt_holds[hold];
-	int64		deadline = (int64) lt_leases[hold].deadline.value;
+	int64		deadline = lt_deadline(hold);
 
 	if (h->state == HOLD_HELD && h->renewal.refusals == 0 && due == lt_due_of_held(h, deadline) &&
 		due != h->as.held.watch_at && due != h->as.held.repair_at)
@@ -154,12 +169,12 @@ look(StoreId store, int64 now)
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 	{
 		const LrHold *h = &lt_holds[i];
-		int64		due = (int64) lt_leases[i].due[store].value;
+		int64		due = lt_read_due(i, store);
 
-		seen[i].owner = lt_leases[i].owner.value;
-		seen[i].due = due < 0 ? -due : due;
+		seen[i].owner = lt_holds[i].claim.owner;
+		seen[i].due = due;
 		seen[i].deadline = h->state == HOLD_HELD && h->claim.store == store && seen[i].owner != 0 ?
-			(int64) lt_leases[i].deadline.value : 0;
+			lt_deadline(i) : 0;
 		seen[i].wanted = is_wanted(i, seen[i].due, now);
 	}
 }
@@ -178,9 +193,9 @@ static bool
 stayed_due(LrIndex i, StoreId store, int64 now)
 {
 	return seen[i].deadline > now && seen[i].due <= now &&
-		lt_leases[i].owner.value == seen[i].owner &&
-		(int64) lt_leases[i].due[store].value == seen[i].due &&
-		(int64) lt_leases[i].deadline.value == seen[i].deadline &&
+		lt_holds[i].claim.owner == seen[i].owner &&
+		lt_read_due(i, store) == seen[i].due &&
+		lt_deadline(i) == seen[i].deadline &&
 		lt_holds[i].state == HOLD_HELD;
 }
 
@@ -210,7 +225,7 @@ check_moves(StoreId store, const DueItem *items, int n)
 		const LrHold *h = &lt_holds[items[i].hold];
 
 		if (items[i].action == DUE_MOVE && lr_store_can(store, STORE_LATE_CREATES) &&
-			lt_leases[items[i].hold].owner.value == items[i].owner && h->not_after[store] == 0)
+			lt_holds[items[i].hold].claim.owner == items[i].owner && h->not_after[store] == 0)
 			sim_fail("left behind", "a create is about to move %s, and only the watchdog knows of it",
 					 lt_keys[h->key].name);
 	}
@@ -263,10 +278,10 @@ __wrap_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 void
 __wrap_lt_take_due(LrIndex hold, StoreId store)
 {
-	int64		due = (int64) lt_leases[hold].due[store].value;
-	int64		deadline = (int64) lt_leases[hold].deadline.value;
+	int64		due = lt_read_due(hold, store);
+	int64		deadline = lt_deadline(hold);
 
-	if (put_off[hold][store].owner == lt_leases[hold].owner.value &&
+	if (put_off[hold][store].owner == lt_holds[hold].claim.owner &&
 		put_off[hold][store].until == due && due > server_clock() &&
 		due != deadline && due != lt_due_of_held(&lt_holds[hold], deadline))
 		sim_fail("not the most urgent", "hold %d, which was refused or not answered, is tried again %.3f ms before its time",
@@ -289,7 +304,7 @@ static int64
 asked_until(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	int64		deadline = lt_leases[hold].deadline.value;
+	int64		deadline = lt_deadline(hold);
 	int64		until = Max(server_clock() + h->expiry.asked_ms * SIM_MS, deadline);
 
 	if (deadline > server_clock() && deadline != LR_NEVER)
@@ -370,7 +385,7 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 	LrIndex		key = lt_holds[item->hold].key;
 	LrIndex		reads = lt_holds[item->hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
 	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
-	int64		until = reads == LR_NONE ? 0 : (int64) lt_leases[reads].deadline.value;
+	int64		until = reads == LR_NONE ? 0 : lt_deadline(reads);
 	bool		left = is_left(item);
 	Refusal		result = __real_lt_refused(item, alone);
 	char		text[LR_OWNER_MAX];
