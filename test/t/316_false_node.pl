@@ -261,7 +261,6 @@ poll_until(
 ok(1, 'no descriptor is lost over all of this');
 
 # What is there is told by a call, by redis_lock_status and in the server log.
-$fake->behave('http', raw => "HTTP/1.0 400 Bad request syntax\r\n\r\n", then => 'close');
 foreach my $case (
 	[ 'an HTTP server', $fake->url, qr/The node's answer is not in Redis's protocol: it seems to be an HTTP server\./ ],
 	[
@@ -273,6 +272,7 @@ foreach my $case (
 	my ($what, $url, $pattern) = @$case;
 
 	$node->log_since_here;
+	$fake->behave('http', raw => "HTTP/1.0 400 Bad request syntax\r\n\r\n", then => 'close');
 	$node->set('lockredis.url' => $url);
 	# The first word may be the watchdog's, which then speaks for the session.
 	$one->query_fails("SELECT redis_try_lock('k')", '58030', qr/$pattern|did not answer lately/, $what);
