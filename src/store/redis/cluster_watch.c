@@ -51,11 +51,6 @@
 /* Limit for the whole decision, also if no node replies. */
 #define DECIDE_NOBODY		(3 * LR_US_PER_S)
 
-/*
- * Large enough for as many nodes as a cluster may have, with slots assigned one by one.
- */
-#define MAP_TEXT_SIZE		(1024 * 1024)
-
 /* Shortest interval between two warnings, and between two lines about invalid replies. */
 #define WARN_INTERVAL		(60 * LR_US_PER_S)
 
@@ -119,10 +114,6 @@ scout_make(void)
 
 	redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[0]);
 	redis_conn_init(&s->conn, "scout", false);
-	if (!resp_in_enlarge(&s->conn.in, MAP_TEXT_SIZE))
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
 	return s;
 }
 
@@ -536,9 +527,6 @@ scout_take(Scout *s, int64 now)
 	}
 	if (v->type == REDIS_REPLY_ERROR)
 		redis_conn_refused(&s->conn);
-	else if (v->len >= MAP_TEXT_SIZE - 1)
-		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "The node's answer is larger than %d kB.",
-						MAP_TEXT_SIZE / 1024);
 	else
 		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "The node's answer makes no sense.");
 	scout_tell(s, now);

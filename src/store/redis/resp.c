@@ -203,65 +203,17 @@ resp_out_undo(RespOut *out, uint64 put)
 }
 
 /* ----------
- * Replies: the callbacks of hiredis' reader
- *
- * Returning NULL makes the reader give up with an error, which is how limits are
- * enforced.
+ * Replies
  * ----------
  */
 
-/*
- * resp_new_value --- the next value of the reply; the top level begins a new reply
- */
-static RedisValue *
-resp_new_value(const redisReadTask *task)
-{
-	RespIn	   *in = task->privdata;
-	RedisValue *v;
-
-	if (task->parent == NULL)
-	{
-		in->nvalues = 0;
-		in->text_used = 0;
-	}
-	else if (task->parent->parent != NULL)
-		return &in->left_out;
-	if (in->nvalues >= lengthof(in->values))
-		return NULL;
-	v = &in->values[in->nvalues++];
-	memset(v, 0, sizeof(RedisValue));
-	v->type = task->type;
-	v->str = "";
-	return v;
-}
+static redisReplyObjectFunctions *hiredis_functions;
 
 /*
- * resp_string --- a string, an error or a status; cut off where the buffer ends
+ * resp_array --- an array, as hiredis makes it, if the reply does not get too large
+ *
+ * Returning NULL makes the reader give up with an error.
  */
-static void *
-resp_string(const redisReadTask *task, char *str, size_t len)
-{
-	RespIn	   *in = task->privdata;
-	RedisValue *v = resp_new_value(task);
-	char	   *text;
-	size_t		room;
-
-	if (v == NULL || v == &in->left_out)
-		return v;
-	text = in->large != NULL ? in->large : in->text;
-	room = (in->large != NULL ? in->large_size : RESP_TEXT_SIZE) - in->text_used;
-	if (room > 0)
-	{
-		len = Min(len, room - 1);
-		memcpy(text + in->text_used, str, len);
-		v->str = text + in->text_used;
-		v->len = (int) len;
-		text[in->text_used + len] = '\0';
-		in->text_used += (int) len + 1;
-	}
-	return v;
-}
-
 #if HIREDIS_MAJOR >= 1
 static void *
 resp_array(const redisReadTask *task, size_t elements)
@@ -271,95 +223,53 @@ resp_array(const redisReadTask *task, int elements)
 #endif
 {
 	RespIn	   *in = task->privdata;
-	RedisValue *v;
 	int			depth = 1;
 
 	for (const redisReadTask *outer = task->parent; outer != NULL; outer = outer->parent)
 		depth++;
-	if (depth > in->depth || elements > RESP_MAX_ELEMENTS)
+	if (depth == 1)
+		in->nelements = 0;
+	if (depth > RESP_DEPTH || elements > RESP_MAX_ELEMENTS - in->nelements)
 		return NULL;
-	v = resp_new_value(task);
-	if (v != NULL)
-		v->elements = (int) elements;
-	return v;
-}
-
-static void *
-resp_integer(const redisReadTask *task, long long value)
-{
-	RedisValue *v = resp_new_value(task);
-
-	if (v != NULL)
-		v->integer = value;
-	return v;
-}
-
-/* The task still has the announced type, which may be that of a string. */
-static void *
-resp_nil(const redisReadTask *task)
-{
-	RedisValue *v = resp_new_value(task);
-
-	if (v != NULL)
-		v->type = REDIS_REPLY_NIL;
-	return v;
-}
-
-static void
-resp_free_value(void *value)
-{
-	/* Values are part of the RespIn. */
-}
-
-/* RESP3 types are never requested; they have no callback, so the reader refuses them. */
-static redisReplyObjectFunctions resp_callbacks = {
-	.createString = resp_string,
-	.createArray = resp_array,
-	.createInteger = resp_integer,
-	.createNil = resp_nil,
-	.freeObject = resp_free_value
-};
-
-/* ----------
- * Replies
- * ----------
- */
-
-bool
-resp_in_enlarge(RespIn *in, int size)
-{
-	in->large = malloc(size);
-	in->large_size = size;
-	return in->large != NULL;
-}
-
-void
-resp_in_free(RespIn *in)
-{
-	free(in->large);
-	in->large = NULL;
+	in->nelements += (int) elements;
+	return hiredis_functions->createArray(task, elements);
 }
 
 bool
 resp_in_open(RespIn *in)
 {
+	static redisReplyObjectFunctions functions;
+
 	in->understood = false;
 	in->first_byte = 0;
-	in->depth = RESP_DEPTH;
 	in->unfinished = 0;
-	in->reader = redisReaderCreateWithFunctions(&resp_callbacks);
+	in->reader = redisReaderCreate();
 	if (in->reader == NULL)
 		return false;
+	hiredis_functions = in->reader->fn;
+	functions = *hiredis_functions;
+	functions.createArray = resp_array;
+	in->reader->fn = &functions;
 	in->reader->privdata = in;
 	return true;
 }
 
+/*
+ * resp_in_close --- nothing more is read; the last reply stays
+ */
 void
 resp_in_close(RespIn *in)
 {
 	if (in->reader != NULL)
 		redisReaderFree(in->reader);
 	in->reader = NULL;
+}
+
+void
+resp_in_free(RespIn *in)
+{
+	freeReplyObject(in->reply);
+	in->reply = NULL;
 }
 
 /*
@@ -381,31 +291,42 @@ resp_in_has_more(const RespIn *in)
 }
 
 /*
+ * resp_value_set --- false if it is of a type of RESP3, which is never requested
+ */
+static bool
+resp_value_set(RedisValue *v, const redisReply *reply)
+{
+	v->type = reply->type;
+	v->elements = (int) reply->elements;
+	v->integer = reply->integer;
+	v->str = reply->str != NULL ? reply->str : "";
+	v->len = (int) reply->len;
+	return v->type <= REDIS_REPLY_ERROR;
+}
+
+/*
  * resp_in_parse --- parse the next reply into values
  *
- * An array with fewer values than announced contains a RESP3 type. hiredis drops what it
- * has parsed of a reply, so its length so far is counted here.
+ * hiredis drops what it has parsed of a reply, so its length so far is counted here.
  */
 RespResult
 resp_in_parse(RespIn *in)
 {
-	void	   *reply = NULL;
+	void	   *reply;
+	bool		valid;
 
+	resp_in_free(in);
 	if (redisReaderGetReply(in->reader, &reply) != REDIS_OK)
 		return RESP_GARBLED;
 	if (reply == NULL)
-	{
-		size_t		large = in->large != NULL ? in->large_size : 0;
-
-		return in->unfinished > RESP_REPLY_MAX + large ? RESP_GARBLED : RESP_NONE;
-	}
+		return in->unfinished > RESP_REPLY_MAX ? RESP_GARBLED : RESP_NONE;
+	in->reply = reply;
 	in->unfinished = in->reader->len - in->reader->pos;
-	if (reply != &in->values[0] ||
-		(in->values[0].type == REDIS_REPLY_ARRAY &&
-		 in->nvalues != 1 + in->values[0].elements))
-		return RESP_GARBLED;
-	in->understood = true;
-	return RESP_REPLY;
+	valid = resp_value_set(&in->values[0], in->reply);
+	for (int i = 0; valid && i < in->values[0].elements; i++)
+		valid = resp_value_set(&in->values[1 + i], in->reply->element[i]);
+	in->understood = in->understood || valid;
+	return valid ? RESP_REPLY : RESP_GARBLED;
 }
 
 /*

@@ -24,24 +24,24 @@
  * resp.c: Redis's protocol: encodes requests, parses replies.
  *
  * It works in memory only.  A request is appended to one buffer, which is grown by
- * realloc() so that running out of memory does not raise. hiredis parses the replies.
- * A reply is copied into buffers of fixed size, so that nothing has to be
- * freed on any path.
+ * realloc() so that running out of memory does not raise. hiredis parses the replies, and
+ * keeps the last one until the next is parsed.
  *
- * Replies are bounded whatever the server sends: in bytes, which bounds the memory and
- * the time to read one, in the elements of an array, and in how deep arrays are nested,
- * which not every version of hiredis limits.
+ * Replies are bounded whatever the server sends: in bytes, in the elements of all arrays,
+ * which take more memory than bytes, and in how deep arrays are nested, which not every
+ * version of hiredis limits.
  * ----------
  */
 
-#define RESP_MAX_ELEMENTS	256 /* elements of an array */
-#define RESP_TEXT_SIZE		32768	/* all strings of a reply; the rest is cut off */
+#define RESP_MAX_ELEMENTS	512 /* elements of all arrays of a reply */
 #define RESP_REPLY_MAX		(1024 * 1024)	/* bytes of a reply, and of what
 											 * follows it */
 
-/* Levels of nested arrays.  The reply to HELLO has modules, and those have arguments. */
-#define RESP_DEPTH			1
-#define RESP_HELLO_DEPTH	4
+/*
+ * Levels of nested arrays.  Only HELLO is answered by nested ones: it has modules, and those
+ * have arguments.
+ */
+#define RESP_DEPTH			4
 
 /* Encode no more requests while so many bytes wait to be sent. */
 #define RESP_HIGH_WATER		65536
@@ -60,7 +60,10 @@ typedef struct RespOut
 								 * have read */
 } RespOut;
 
-/* A reply is values[0]; the elements of an array are values[1], [2], ... */
+/*
+ * A reply is values[0]; the elements of an array are values[1], [2], ...  Of an array in an array
+ * there is nothing but its type.
+ */
 typedef struct RedisValue
 {
 	int			type;			/* REDIS_REPLY_xxx */
@@ -75,16 +78,10 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* first byte received before that; 0 = none yet */
-	int			depth;			/* allowed levels of arrays; of an inner array
-								 * only its presence is recorded */
 	size_t		unfinished;		/* bytes since the end of the last reply */
-	RedisValue	left_out;
-	RedisValue	values[1 + RESP_MAX_ELEMENTS];
-	int			nvalues;
-	char	   *large;			/* if not NULL, the strings are here */
-	int			large_size;
-	char		text[RESP_TEXT_SIZE];	/* else here */
-	int			text_used;
+	int			nelements;		/* of all arrays of this one */
+	redisReply *reply;			/* the last one, until the next is parsed */
+	RedisValue	values[1 + RESP_MAX_ELEMENTS];	/* whose texts are in it */
 } RespIn;
 
 typedef enum RespResult
@@ -136,16 +133,10 @@ resp_out_is_high(const RespOut *out)
 	return out->len - out->pos >= RESP_HIGH_WATER;
 }
 
-/*
- * Expect replies whose strings have up to "size" bytes; RESP_REPLY_MAX limits the rest
- * of a reply.  In effect until resp_in_free().  False when out of memory.
- */
-extern bool resp_in_enlarge(RespIn *in, int size);
-extern void resp_in_free(RespIn *in);
-
 /* False when out of memory. */
 extern bool resp_in_open(RespIn *in);
 extern void resp_in_close(RespIn *in);
+extern void resp_in_free(RespIn *in);
 extern bool resp_in_feed(RespIn *in, const char *data, size_t len);
 
 /* Is there received data behind the last complete reply, even if some of it was parsed? */
