@@ -60,6 +60,7 @@ redis_conn_make(RedisConn *c, const char *role, bool probe)
 {
 	memset(c, 0, sizeof(RedisConn));
 	redis_socket_init(&c->socket);
+	c->tls.socket = &c->socket;
 	c->probe = probe;
 	strlcpy(c->role, role, sizeof(c->role));
 	return resp_out_make(&c->out);
@@ -231,7 +232,7 @@ redis_conn_check(RedisConn *c, bool lately)
 	else if (lately && !redis_conn_has_more(c))
 		return true;
 	else
-		n = redis_wire_recv(&c->socket, &c->tls, &byte, 1, false);
+		n = redis_wire_recv(&c->tls, &byte, 1, false);
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return true;
@@ -277,7 +278,7 @@ redis_conn_flush(RedisConn *c)
 	}
 	while (!resp_out_is_empty(out))
 	{
-		ssize_t		n = redis_wire_send(&c->socket, &c->tls, out->data + out->pos,
+		ssize_t		n = redis_wire_send(&c->tls, out->data + out->pos,
 										out->len - out->pos);
 
 		if (n < 0)
@@ -337,7 +338,7 @@ conn_garbled(RedisConn *c)
 static void
 conn_forget_unread(RedisConn *c)
 {
-	uint64		unread = redis_wire_unread(&c->socket, &c->tls);
+	uint64		unread = redis_wire_unread(&c->tls);
 
 	c->out.sent -= Min(unread, c->out.sent);
 }
@@ -353,7 +354,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 	char		buf[RECEIVE_CHUNK];
 	ssize_t		n;
 
-	n = redis_wire_recv(&c->socket, &c->tls, buf, sizeof(buf), briefly);
+	n = redis_wire_recv(&c->tls, buf, sizeof(buf), briefly);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return REDIS_READ_NOTHING;
 	if (n <= 0)
@@ -436,7 +437,6 @@ static void
 conn_greet(RedisConn *c)
 {
 	c->state = CONN_HANDSHAKE;
-	c->in.depth = c->target->kind != TARGET_NODE ? RESP_HELLO_DEPTH : RESP_DEPTH;
 	if (redis_handshake_start(c))
 		(void) redis_conn_flush(c);
 	else
@@ -454,7 +454,7 @@ conn_has_unasked(RedisConn *c)
 
 	return resp_in_has_more(&c->in) ||
 		(redis_conn_has_more(c) &&
-		 redis_wire_recv(&c->socket, &c->tls, &byte, 1, false) > 0);
+		 redis_wire_recv(&c->tls, &byte, 1, false) > 0);
 }
 
 /*
@@ -501,7 +501,6 @@ conn_shake_hands(RedisConn *c)
 		return;
 	while (c->state == CONN_HANDSHAKE && redis_conn_next(c, &nreads))
 	{
-		c->in.depth = RESP_DEPTH;	/* HELLO comes first; only its reply is deeper */
 		switch (redis_handshake_take(c))
 		{
 			case STEP_UNDER_WAY:
@@ -555,7 +554,7 @@ conn_connected(RedisConn *c)
 {
 	if (!c->target->url.tls)
 		conn_greet(c);
-	else if (redis_tls_start(&c->tls, c->target, &c->socket, &c->failure))
+	else if (redis_tls_start(&c->tls, c->target, &c->failure))
 		c->state = CONN_SECURING;
 	else
 		redis_conn_close(c);

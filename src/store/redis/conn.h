@@ -229,15 +229,15 @@ extern void redis_socket_close(RedisSocket *s);
  */
 extern void redis_socket_shut(RedisSocket *s);
 
-/* From now on redis_socket_recv_soon() may be used, if the kernel allows that. */
+/* From now on redis_socket_recv() may wait briefly, if the kernel allows that. */
 extern void redis_socket_block_briefly(RedisSocket *s);
 
-/* Like recv(2) and send(2), but they never block and never fail with EINTR. */
-extern ssize_t redis_socket_recv(RedisSocket *s, char *buf, size_t len);
+/*
+ * Like recv(2) and send(2), but they never block and never fail with EINTR.  "briefly": may wait for
+ * a short time, if the kernel supports that; a signal ends the wait.
+ */
+extern ssize_t redis_socket_recv(RedisSocket *s, char *buf, size_t len, bool briefly);
 extern ssize_t redis_socket_send(RedisSocket *s, const char *buf, size_t len);
-
-/* Like redis_socket_recv(), but waits for a short time; a signal ends the wait. */
-extern ssize_t redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len);
 
 /*
  * How many bytes sent have not been acknowledged by the peer; 0 if that is not known.
@@ -261,20 +261,11 @@ typedef struct TlsPeer
 	uint32		context;		/* number of the context that verified it */
 } TlsPeer;
 
-/* A TLS record that the kernel has accepted. */
-typedef struct TlsRecord
-{
-	uint64		ends_at;		/* bytes on the wire up to its end */
-	size_t		len;			/* bytes of plain text in it */
-} TlsRecord;
-
-#define TLS_RECORDS			16
-
-/* All zero: the connection does not use TLS. */
+/* The bytes of a connection: over TLS if that is on, else over the socket. */
 typedef struct RedisTls
 {
-	struct ssl_st *ssl;			/* NULL: no TLS */
 	RedisSocket *socket;
+	struct ssl_st *ssl;			/* NULL: no TLS, and all that follows is zero */
 	bool		shaken;			/* our side of the handshake is complete */
 	bool		cert_wanted;	/* the node has asked for our certificate */
 	bool		briefly;		/* the next read of the socket may wait */
@@ -294,8 +285,8 @@ typedef struct RedisTls
 	size_t		half_sent;		/* plain text in the record that the kernel has
 								 * accepted only in part; 0 = none */
 	uint64		on_wire;		/* bytes that the kernel has accepted */
-	TlsRecord	records[TLS_RECORDS];	/* the last ones, a ring */
-	uint64		nrecords;
+	uint64		last_ends_at;	/* of these, up to the end of the last record */
+	size_t		last_len;		/* plain text in that record */
 
 	/* For the next connection; kept when this one is closed. */
 	struct ssl_session_st *session;
@@ -309,9 +300,8 @@ typedef struct RedisTls
  */
 extern bool tls_context_is_usable(RedisFailure *f);
 
-/* Begin on a connected socket, which still belongs to the caller; false: failed. */
-extern bool redis_tls_start(RedisTls *t, const RedisTarget *target,
-							RedisSocket *s, RedisFailure *f);
+/* Begin TLS on the socket, which is connected; false: failed. */
+extern bool redis_tls_start(RedisTls *t, const RedisTarget *target, RedisFailure *f);
 
 /* Continue the handshake as far as is possible without waiting. */
 extern StepResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
@@ -331,12 +321,14 @@ redis_tls_is_on(const RedisTls *t)
  * Like the functions of the socket.  EPROTO: TLS itself has failed, and
  * redis_tls_explain() says why.
  */
-extern ssize_t redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly);
-extern ssize_t redis_tls_send(RedisTls *t, const char *buf, size_t len);
-extern size_t redis_tls_unread(const RedisTls *t);
+extern ssize_t redis_wire_recv(RedisTls *t, char *buf, size_t len, bool briefly);
+extern ssize_t redis_wire_send(RedisTls *t, const char *buf, size_t len);
+
+/* How many of the bytes sent the peer certainly has not read; with TLS at most of one record. */
+extern size_t redis_wire_unread(const RedisTls *t);
 
 /* Events to wait for; "writing": there is something to send. */
-extern uint32 redis_tls_events(const RedisTls *t, bool writing);
+extern uint32 redis_wire_events(const RedisTls *t, bool writing);
 
 /*
  * After the handshake: when the first of the node's certificate and ours expires.  In a
@@ -346,46 +338,6 @@ extern TimestampTz redis_tls_expires(const RedisTls *t);
 
 /* Set *f to the reason of the failure. */
 extern void redis_tls_explain(const RedisTls *t, RedisFailure *f);
-
-/* ----------
- * wire: The bytes of a connection: over TLS if that is on, else over the socket.
- * ----------
- */
-
-/* "briefly": may wait for a short time, if the socket supports that. */
-static inline ssize_t
-redis_wire_recv(RedisSocket *s, RedisTls *t, char *buf, size_t len, bool briefly)
-{
-	if (redis_tls_is_on(t))
-		return redis_tls_recv(t, buf, len, briefly);
-	return briefly ? redis_socket_recv_soon(s, buf, len) :
-		redis_socket_recv(s, buf, len);
-}
-
-/* Sends by TLS if that is on; see redis_socket_send(). */
-static inline ssize_t
-redis_wire_send(RedisSocket *s, RedisTls *t, const char *buf, size_t len)
-{
-	return redis_tls_is_on(t) ? redis_tls_send(t, buf, len) :
-		redis_socket_send(s, buf, len);
-}
-
-/* How many of the bytes sent the peer certainly has not read. */
-static inline size_t
-redis_wire_unread(const RedisSocket *s, const RedisTls *t)
-{
-	return redis_tls_is_on(t) ? redis_tls_unread(t) : redis_socket_unread(s);
-}
-
-/* Events to wait for; "writing": there is something to send. */
-static inline uint32
-redis_wire_events(const RedisTls *t, bool writing)
-{
-	if (redis_tls_is_on(t))
-		return redis_tls_events(t, writing);
-	return writing ? WL_SOCKET_READABLE | WL_SOCKET_WRITEABLE :
-		WL_SOCKET_READABLE;
-}
 
 /* From a target to a connected socket, by trying its addresses in turn. */
 typedef struct RedisConnect

@@ -3,8 +3,8 @@
  * socket.c
  *	  The socket of a connection.
  *
- * Nothing in here raises or allocates.  Only redis_socket_recv_soon() waits, for
- * BRIEFLY_MAX_MS at most.
+ * Nothing in here raises or allocates.  Only redis_socket_recv() waits, for
+ * BRIEFLY_MAX_MS at most, if it may.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -168,17 +168,6 @@ redis_socket_block_briefly(RedisSocket *s)
  * ----------
  */
 
-ssize_t
-redis_socket_recv(RedisSocket *s, char *buf, size_t len)
-{
-	ssize_t		n;
-
-	do
-		n = recv(s->fd, buf, len, MSG_DONTWAIT);
-	while (n < 0 && errno == EINTR);
-	return n;
-}
-
 /*
  * socket_note_late --- a reply did not come within the limit
  *
@@ -194,13 +183,13 @@ socket_note_late(RedisSocket *s)
 }
 
 /*
- * redis_socket_recv_soon --- see conn.h
+ * socket_recv_soon --- wait for a short time
  *
  * The kernel never restarts recv() on a socket with a time limit.  A signal that comes
  * right before the call is noticed when the limit has passed.
  */
-ssize_t
-redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len)
+static ssize_t
+socket_recv_soon(RedisSocket *s, char *buf, size_t len)
 {
 	ssize_t		n;
 	int			error;
@@ -214,6 +203,19 @@ redis_socket_recv_soon(RedisSocket *s, char *buf, size_t len)
 	else if (error == EAGAIN || error == EWOULDBLOCK)
 		socket_note_late(s);
 	errno = error == EINTR ? EAGAIN : error;
+	return n;
+}
+
+ssize_t
+redis_socket_recv(RedisSocket *s, char *buf, size_t len, bool briefly)
+{
+	ssize_t		n;
+
+	if (briefly)
+		return socket_recv_soon(s, buf, len);
+	do
+		n = recv(s->fd, buf, len, MSG_DONTWAIT);
+	while (n < 0 && errno == EINTR);
 	return n;
 }
 
@@ -232,7 +234,7 @@ redis_socket_send(RedisSocket *s, const char *buf, size_t len)
  * redis_socket_unread --- see conn.h
  *
  * This counts bytes on the wire; with TLS these are not the bytes of requests, see
- * redis_tls_unread().
+ * redis_wire_unread().
  *
  * It is only valid for TCP, where data that is not acknowledged when the peer's FIN
  * arrives has not been read.  The kernel may be configured to use another protocol for

@@ -144,41 +144,10 @@ system_place(const char *variable, const char *otherwise)
 }
 
 /*
- * system_stamp --- add the directories of certificates that the system trusts to a stamp
- *
- * There may be several, as in PATH.  Unless "hashed" is NULL, it becomes true if one of
- * them has a certificate; that takes longer, so it is not checked each time.
- */
-static uint64
-system_stamp(uint64 stamp, bool *hashed)
-{
-	const char *list = system_place(X509_get_default_cert_dir_env(),
-									X509_get_default_cert_dir());
-
-	while (*list != '\0')
-	{
-		size_t		len = strcspn(list, ":");
-		char		path[MAXPGPATH];
-		char		pattern[MAXPGPATH + sizeof(HASHED_FILES)];
-		glob_t		files;
-
-		strlcpy(path, list, Min(len + 1, sizeof(path)));
-		list += list[len] != '\0' ? len + 1 : len;
-		stamp = stamp_add(stamp, path);
-		if (hashed == NULL)
-			continue;
-		snprintf(pattern, sizeof(pattern), HASHED_FILES, path);
-		if (glob(pattern, GLOB_NOSORT, NULL, &files) == 0)
-		{
-			*hashed = true;
-			globfree(&files);
-		}
-	}
-	return stamp;
-}
-
-/*
  * files_stamp --- the stamp of all files that are read for a context
+ *
+ * In a directory of trusted certificates OpenSSL looks whenever it needs another one; what it has
+ * found there it keeps.
  */
 static uint64
 files_stamp(void)
@@ -188,10 +157,12 @@ files_stamp(void)
 	if (is_set(&ca_file))
 		stamp = stamp_add(stamp, lr_tls_ca_file);
 	else
-		stamp = system_stamp(stamp_add(stamp,
-									   system_place(X509_get_default_cert_file_env(),
-													X509_get_default_cert_file())),
-							 NULL);
+	{
+		stamp = stamp_add(stamp, system_place(X509_get_default_cert_file_env(),
+											  X509_get_default_cert_file()));
+		stamp = stamp_add(stamp, system_place(X509_get_default_cert_dir_env(),
+											  X509_get_default_cert_dir()));
+	}
 	stamp = stamp_add(stamp, is_set(&cert_file) ? lr_tls_cert_file : "");
 	return stamp_add(stamp, is_set(&key_file) ? lr_tls_key_file : "");
 }
@@ -241,22 +212,37 @@ file_check(const TlsFile *file, RedisFailure *f)
 }
 
 /*
+ * system_has_directory --- does the system have its trusted certificates in a directory, by their
+ * hashes?  Without being asked for another place.
+ */
+static bool
+system_has_directory(void)
+{
+	char		pattern[MAXPGPATH];
+	glob_t		files;
+
+	snprintf(pattern, sizeof(pattern), HASHED_FILES, X509_get_default_cert_dir());
+	if (glob(pattern, GLOB_NOSORT, NULL, &files) != 0)
+		return false;
+	globfree(&files);
+	return true;
+}
+
+/*
  * system_load --- trust the certificates that the system trusts
  *
- * In the directories OpenSSL only reads the certificates that it needs, when it needs
- * them.  The one file with all of them takes fifty milliseconds and a megabyte in each
- * process.  So it is only loaded if there are no such directories, or if the environment
- * names a file.
+ * In a directory OpenSSL only reads the certificates that it needs, when it needs them.  The one
+ * file with all of them takes fifty milliseconds and a megabyte in each process.  So it is only
+ * loaded if the environment names it, or if there is no directory.
  */
 static bool
 system_load(SSL_CTX *ctx, RedisFailure *f)
 {
-	bool		hashed = false;
+	bool		one_file = getenv(X509_get_default_cert_file_env()) != NULL ||
+		(getenv(X509_get_default_cert_dir_env()) == NULL && !system_has_directory());
 
-	(void) system_stamp(0, &hashed);
-	if ((!hashed || SSL_CTX_set_default_verify_dir(ctx) == 1) &&
-		((hashed && getenv(X509_get_default_cert_file_env()) == NULL) ||
-		 SSL_CTX_set_default_verify_file(ctx) == 1))
+	if (SSL_CTX_set_default_verify_dir(ctx) == 1 &&
+		(!one_file || SSL_CTX_set_default_verify_file(ctx) == 1))
 		return true;
 	redis_failure_set(f, STORE_DOWN, ERRCODE_OUT_OF_MEMORY, NULL, "Out of memory.");
 	return false;
@@ -579,8 +565,7 @@ tls_bio_read(BIO *bio, char *buf, int len)
 		BIO_set_retry_read(bio);
 		return -1;
 	}
-	n = briefly ? redis_socket_recv_soon(t->socket, buf, len) :
-		redis_socket_recv(t->socket, buf, len);
+	n = redis_socket_recv(t->socket, buf, len, briefly);
 	if (n > 0)
 	{
 		if (t->first_byte == 0)
@@ -766,8 +751,7 @@ tls_set_up(RedisTls *t, SSL_CTX *context)
  * redis_tls_start --- see conn.h
  */
 bool
-redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
-				RedisFailure *f)
+redis_tls_start(RedisTls *t, const RedisTarget *target, RedisFailure *f)
 {
 	SSL_CTX    *context = context_get(f);
 
@@ -779,7 +763,6 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 	t->peer.port = target->url.at.port;
 	strlcpy(t->peer.name, target->tls_name[0] != '\0' ? target->tls_name :
 			target->url.at.host, sizeof(t->peer.name));
-	t->socket = s;
 	ERR_clear_error();
 	if (!tls_set_up(t, context))
 	{
@@ -802,8 +785,7 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s,
 void
 redis_tls_close(RedisTls *t)
 {
-	SSL_SESSION *session = t->session;
-	TlsPeer		session_peer = t->session_peer;
+	RedisTls	kept = {.socket = t->socket,.session = t->session,.session_peer = t->session_peer};
 
 	if (t->ssl != NULL)
 	{
@@ -811,9 +793,7 @@ redis_tls_close(RedisTls *t)
 		SSL_free(t->ssl);
 		ERR_clear_error();
 	}
-	memset(t, 0, sizeof(RedisTls));
-	t->session = session;
-	t->session_peer = session_peer;
+	*t = kept;
 }
 
 void
@@ -892,14 +872,16 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
  */
 
 /*
- * redis_tls_recv --- see conn.h; reads one record at most
+ * redis_wire_recv --- see conn.h; reads one record at most
  */
 ssize_t
-redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
+redis_wire_recv(RedisTls *t, char *buf, size_t len, bool briefly)
 {
 	int			n;
 	bool		reads;
 
+	if (t->ssl == NULL)
+		return redis_socket_recv(t->socket, buf, len, briefly);
 	ERR_clear_error();
 	t->briefly = briefly;
 	t->more = t->wants_write = t->ended = false;
@@ -917,19 +899,7 @@ redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
 }
 
 /*
- * tls_note_record --- the kernel has accepted a record
- */
-static void
-tls_note_record(RedisTls *t, size_t len)
-{
-	TlsRecord  *record = &t->records[t->nrecords++ % TLS_RECORDS];
-
-	record->ends_at = t->on_wire;
-	record->len = len;
-}
-
-/*
- * redis_tls_send --- see conn.h; sends one record at most
+ * redis_wire_send --- see conn.h; sends one record at most
  *
  * The node can read nothing of a record that the kernel has accepted only in part.  The
  * rest of such a record is sent in a call of its own.  Otherwise OpenSSL would continue
@@ -940,13 +910,15 @@ tls_note_record(RedisTls *t, size_t len)
  * once more: a node that requires a certificate says so only now.
  */
 ssize_t
-redis_tls_send(RedisTls *t, const char *buf, size_t len)
+redis_wire_send(RedisTls *t, const char *buf, size_t len)
 {
 	int			n;
 	int			error;
 	bool		writes;
 	char		byte;
 
+	if (t->ssl == NULL)
+		return redis_socket_send(t->socket, buf, len);
 	ERR_clear_error();
 	t->wants_read = t->ended = false;
 	t->nreads = 0;
@@ -955,7 +927,8 @@ redis_tls_send(RedisTls *t, const char *buf, size_t len)
 	if (n > 0)
 	{
 		t->half_sent = 0;
-		tls_note_record(t, n);
+		t->last_ends_at = t->on_wire;
+		t->last_len = n;
 		return n;
 	}
 	tls_failed(t, n, &t->wants_read, &writes);
@@ -964,32 +937,25 @@ redis_tls_send(RedisTls *t, const char *buf, size_t len)
 	if (errno == EAGAIN || errno == EPROTO)
 		return -1;
 	error = errno;
-	if (redis_tls_recv(t, &byte, 1, false) < 0 && t->error != 0)
+	if (redis_wire_recv(t, &byte, 1, false) < 0 && t->error != 0)
 		return -1;
 	errno = error != 0 ? error : EPIPE;
 	return -1;
 }
 
 /*
- * redis_tls_unread --- like redis_socket_unread(), in plain text
+ * redis_wire_unread --- see conn.h
  *
- * Counts the content of the last records that were not acknowledged up to their end.
+ * With TLS this is the content of the last record, unless it was acknowledged up to its end.
  */
 size_t
-redis_tls_unread(const RedisTls *t)
+redis_wire_unread(const RedisTls *t)
 {
-	uint64		acknowledged = t->on_wire - redis_socket_unread(t->socket);
-	size_t		unread = 0;
+	size_t		unread = redis_socket_unread(t->socket);
 
-	for (uint64 i = t->nrecords; i > 0 && i + TLS_RECORDS > t->nrecords; i--)
-	{
-		const TlsRecord *record = &t->records[(i - 1) % TLS_RECORDS];
-
-		if (record->ends_at <= acknowledged)
-			break;
-		unread += record->len;
-	}
-	return unread;
+	if (t->ssl == NULL)
+		return unread;
+	return t->last_ends_at > t->on_wire - unread ? t->last_len : 0;
 }
 
 /*
@@ -1019,12 +985,12 @@ redis_tls_expires(const RedisTls *t)
 }
 
 /*
- * redis_tls_events --- see conn.h
+ * redis_wire_events --- see conn.h; without TLS nothing else is wanted
  */
 uint32
-redis_tls_events(const RedisTls *t, bool writing)
+redis_wire_events(const RedisTls *t, bool writing)
 {
-	if (!t->shaken)
+	if (t->ssl != NULL && !t->shaken)
 		return t->wants_write ? WL_SOCKET_WRITEABLE : WL_SOCKET_READABLE;
 	return WL_SOCKET_READABLE |
 		(t->wants_write || (writing && !t->wants_read) ? WL_SOCKET_WRITEABLE : 0);

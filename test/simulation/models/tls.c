@@ -22,7 +22,7 @@
 #define NOT_ASKED() sim_fail("simulator", "%s is called", __func__)
 
 bool
-redis_tls_start(RedisTls *t, const RedisTarget *target, RedisSocket *s, RedisFailure *f)
+redis_tls_start(RedisTls *t, const RedisTarget *target, RedisFailure *f)
 {
 	NOT_ASKED();
 }
@@ -44,21 +44,21 @@ redis_tls_free(RedisTls *t)
 }
 
 ssize_t
-redis_tls_recv(RedisTls *t, char *buf, size_t len, bool briefly)
+redis_wire_recv(RedisTls *t, char *buf, size_t len, bool briefly)
 {
-	NOT_ASKED();
+	return redis_socket_recv(t->socket, buf, len, briefly);
 }
 
 ssize_t
-redis_tls_send(RedisTls *t, const char *buf, size_t len)
+redis_wire_send(RedisTls *t, const char *buf, size_t len)
 {
-	NOT_ASKED();
+	return redis_socket_send(t->socket, buf, len);
 }
 
 size_t
-redis_tls_unread(const RedisTls *t)
+redis_wire_unread(const RedisTls *t)
 {
-	NOT_ASKED();
+	return redis_socket_unread(t->socket);
 }
 
 TimestampTz
@@ -68,9 +68,9 @@ redis_tls_expires(const RedisTls *t)
 }
 
 uint32
-redis_tls_events(const RedisTls *t, bool writing)
+redis_wire_events(const RedisTls *t, bool writing)
 {
-	NOT_ASKED();
+	return WL_SOCKET_READABLE | (writing ? WL_SOCKET_WRITEABLE : 0);
 }
 
 void
