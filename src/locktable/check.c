@@ -70,12 +70,6 @@ is_session(LrIndex session)
 	return session >= 0 && session < lt_table->nsessions;
 }
 
-static LrIndex
-check_first_of_bucket(uint32 hash)
-{
-	return lt_buckets[hash & (lt_table->nbuckets - 1)];
-}
-
 /* ----------
  * A hold of a key
  * ----------
@@ -245,22 +239,6 @@ check_list(LrIndex k, const LrList *list, WaitState state, int *n)
 }
 
 /*
- * check_queue --- the kinds of the sessions that queue
- */
-static const char *
-check_queue(const LrKey *key)
-{
-	KindSet		kinds = 0;
-
-	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
-		kindset_add(&kinds, lt_wait_of(s)->terms.kind);
-	if ((kinds & ~key->queue.kinds) != 0)
-		return check_says("sessions wait for %.*s as kinds %x, which has %x", NAME(key), kinds,
-						  key->queue.kinds);
-	return NULL;
-}
-
-/*
  * check_place --- a session that waits in the order of the store
  */
 static const char *
@@ -307,33 +285,35 @@ check_places(const LrKey *key)
 }
 
 /*
- * check_front --- does the front have the sessions that queue.c says?
+ * check_queue --- does the front have the sessions that queue.c says?
  */
 static const char *
-check_front(const LrKey *key)
+check_queue(const LrKey *key)
 {
 	KindSet		excluded = 0;
-	LrIndex		s = key->queue.list.head;
 	LrIndex		tail = LR_NONE;
+	bool		in_front = true;
 
-	for (; s != LR_NONE && !kindset_has(excluded, lt_wait_of(s)->terms.kind);
-		 s = lt_wait_of(s)->next)
+	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
 		KindId		kind = lt_wait_of(s)->terms.kind;
 
-		if (!lt_wait_of(s)->in_front)
-			return check_says("session %d is in front of %.*s and does not know", s, NAME(key));
+		if (!kindset_has(key->queue.kinds, kind))
+			return check_says("session %d waits for %.*s as kind %d, which is not noted", s,
+							  NAME(key), kind);
+		in_front = in_front && !kindset_has(excluded, kind);
+		if (lt_wait_of(s)->in_front != in_front)
+			return check_says("session %d is %sin front of %.*s, and does not know", s,
+							  in_front ? "" : "not ", NAME(key));
+		if (in_front)
+			tail = s;
 		excluded |= lr_kind(kind)->excludes;
 		if (key->queue.scarce && lr_kind(kind)->one_asks)
 			kindset_add(&excluded, kind);
-		tail = s;
 	}
 	if (key->queue.front_tail != tail)
 		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
 						  key->queue.front_tail);
-	for (; s != LR_NONE; s = lt_wait_of(s)->next)
-		if (lt_wait_of(s)->in_front)
-			return check_says("session %d believes to be in front of %.*s", s, NAME(key));
 	return NULL;
 }
 
@@ -368,16 +348,7 @@ static const char *
 check_entry(LrIndex k)
 {
 	const LrKey *key = &lt_keys[k];
-	int			n = 0;
 
-	for (LrIndex i = check_first_of_bucket(key->hash); i != LR_NONE; i = lt_keys[i].next)
-	{
-		if (++n > lt_table->max_locks)
-			return check_says("the keys of a bucket have no end");
-		if (i != k && lt_keys[i].hash == key->hash && lt_keys[i].name_len == key->name_len &&
-			memcmp(lt_keys[i].name, key->name, key->name_len) == 0)
-			return check_says("%.*s has two entries", NAME(key));
-	}
 	if (lt_find_key(key->name, key->name_len, key->hash) != k)
 		return check_says("%.*s is not found by its name", NAME(key));
 	if (key->first_hold == LR_NONE && key->nwaiting == 0)
@@ -397,7 +368,6 @@ lt_check_key(LrIndex k)
 	CHECK(check_list(k, &key->places.list, WAIT_PLACED, &listed));
 	CHECK(check_queue(key));
 	CHECK(check_places(key));
-	CHECK(check_front(key));
 	return check_waits(k, listed);
 }
 

@@ -215,15 +215,12 @@ extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
 /* Have the watchdog subscribe to the key, or to our place; true if it has already. */
 extern bool lt_want_subscription(LrIndex hold);
 
-/* Leave the queue; the hold is freed, or left to the watchdog as an orphan. */
-extern void lt_give_up(LrIndex hold);
-extern void lt_give_up_orphan(LrIndex hold, const StoreOp *create);
-
 /*
- * The same when no request is unanswered, but the store has an announcement of this wait,
- * under that owner: the watchdog withdraws it.
+ * Leave the queue.  If the lock may have been created, the hold is left to the watchdog as an
+ * orphan.  If "create" is NULL, but the store has an announcement of this wait, under the
+ * owner "announced", the watchdog withdraws that; with 0, the hold is freed.
  */
-extern void lt_give_up_announced(LrIndex hold, uint64 owner);
+extern void lt_give_up(LrIndex hold, const StoreOp *create, uint64 announced);
 
 /*
  * The owner number for the next request of a kind that is announced.  "owner" is the one

@@ -220,17 +220,6 @@ turn_give_up(WakeList *wakes)
 		lt_nudge_front(&lt_keys[key].queue, wakes);
 }
 
-void
-lt_give_up(LrIndex hold)
-{
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
-	turn_give_up(&wakes);
-	lt_free_hold(hold);			/* and the key's entry, if it is unused now */
-	lt_unlock(lock, &wakes);
-}
-
 /*
  * turn_note_create --- that create may have run, or may still run
  */
@@ -242,19 +231,31 @@ turn_note_create(LrHold *h, const StoreOp *op)
 }
 
 /*
- * lt_give_up_orphan --- leave the queue, with a request that was not answered
+ * lt_give_up --- leave the queue without the lock
  *
- * From here on the hold is the watchdog's.  To others it is a holder elsewhere.
+ * A hold that is left is the watchdog's from here on.  To others it is a holder elsewhere.  Only
+ * the watchdog removes an announcement, so a session that gives up does not have to ask the
+ * store.  The watchdog may have its owner already; see lt_disown().
  */
 void
-lt_give_up_orphan(LrIndex hold, const StoreOp *op)
+lt_give_up(LrIndex hold, const StoreOp *create, uint64 announced)
 {
+	const LrAsked *asked = &lt_wait_of(LrMyProcNumber)->asked;
+	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_hold(hold);
 	WakeList	wakes = WAKE_NOBODY;
 
-	turn_note_create(&lt_holds[hold], op);
+	if (create != NULL)
+		turn_note_create(h, create);
+	else if (announced != 0 && asked->claim.owner == announced)
+		lt_first_trace(h, asked->claim);
 	turn_give_up(&wakes);
-	lt_make_orphan(hold, &wakes);
+	if (create != NULL)
+		lt_make_orphan(hold, &wakes);
+	else if (h->traces != 0)
+		lt_leave_to_watchdog(hold, &wakes);
+	else
+		lt_free_hold(hold);		/* and the key's entry, if it is unused now */
 	lt_unlock(lock, &wakes);
 }
 
@@ -272,30 +273,6 @@ lt_orphan_unqueued(const LrName *name, const LockTerms *terms, const StoreOp *op
 	hold = lt_make_unqueued(name, terms);
 	turn_note_create(&lt_holds[hold], op);
 	lt_make_orphan(hold, &wakes);
-	lt_unlock(lock, &wakes);
-}
-
-/*
- * lt_give_up_announced --- leave the queue, with an announcement in the store
- *
- * Only the watchdog removes that, so a session that gives up does not have to ask the
- * store.  The watchdog may have the owner already; see lt_disown().
- */
-void
-lt_give_up_announced(LrIndex hold, uint64 owner)
-{
-	const LrAsked *asked = &lt_wait_of(LrMyProcNumber)->asked;
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-	bool		disowned = asked->claim.owner != owner;
-
-	if (!disowned)
-		lt_first_trace(&lt_holds[hold], asked->claim);
-	turn_give_up(&wakes);
-	if (disowned)
-		lt_free_hold(hold);
-	else
-		lt_leave_to_watchdog(hold, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

@@ -1228,10 +1228,5 @@ wait_abandon(void)
 		lt_fail_waiters(acq.hold, 0);
 
 	wait_end_giving_back();
-	if (wait_may_be_taken())
-		lt_give_up_orphan(acq.hold, &acq.op);
-	else if (acq.owner != 0)
-		lt_give_up_announced(acq.hold, acq.owner);
-	else
-		lt_give_up(acq.hold);
+	lt_give_up(acq.hold, wait_may_be_taken() ? &acq.op : NULL, acq.owner);
 }

@@ -97,9 +97,9 @@ leave_free(void)
 	LrIndex		first = enqueue(5, "f");
 	LrIndex		second = enqueue(7, "g");
 
-	lt_give_up(second);
+	lt_give_up(second, NULL, 0);
 	act_as(5);
-	lt_give_up(first);
+	lt_give_up(first, NULL, 0);
 }
 
 static void
@@ -128,7 +128,7 @@ make_table(void)
 	lt_lose(lost, &op);
 	orphan = enqueue(5, "c");
 	op.owner = 1000;
-	lt_give_up_orphan(orphan, &op);
+	lt_give_up(orphan, &op, 0);
 	handed = take(5, "d", true);
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed, &store);
@@ -434,11 +434,11 @@ static const struct
 	{"a link of a queue", queue_link, "has a broken link"},
 	{"the tail of a queue", queue_tail, "ends with session 4, not 3"},
 	{"a queue without end", queue_end, "has no end"},
-	{"the kinds of a queue", queue_kinds, "as kinds"},
+	{"the kinds of a queue", queue_kinds, "as kind"},
 	{"one in the queue of another key", queue_of_another, "does not wait for it"},
 	{"in front without knowing", front_unknown, "does not know"},
 	{"the end of the front", front_end, "the front of a"},
-	{"a front that is too long", front_too_long, "believes to be in front"},
+	{"a front that is too long", front_too_long, "is not in front"},
 	{"a hold of another key", hold_of_another, "belongs to another key"},
 	{"held by nobody", hold_of_nobody, "nobody has it"},
 	{"holds without end", hold_without_end, "have no end"},
