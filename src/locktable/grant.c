@@ -191,6 +191,44 @@ grant_is_overtaken(StoreId store, int64 judged_at)
 }
 
 /*
+ * grant_repair --- some of several masters may not have the lock
+ *
+ * A master that is away gets the lock when the watchdog finds that it is back.
+ *
+ *	 session: repair_at = LR_NEVER		watchdog: the master is there
+ *	 barrier							barrier
+ *	 is the master there?				look at repair_at of all holds
+ *
+ * So at least one of the two sees the other's write.
+ */
+static void
+grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	h->as.held.repair_at = LR_NEVER;
+	pg_memory_barrier();
+	if (!masters_are_there(h->claim.place, without))
+		return;
+	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
+	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
+}
+
+/*
+ * grant_note_nodes --- see lt_note_nodes; partition lock held
+ */
+static void
+grant_note_nodes(LrIndex hold, const StoreOp *op, WakeList *wakes)
+{
+	LrHold	   *h = &lt_holds[hold];
+
+	if (h->state != HOLD_ORPHAN || h->nodes != 0)
+		h->nodes |= op->sent.nodes;
+	if (op->sent.without != 0 && h->state == HOLD_HELD)
+		grant_repair(hold, op->sent.without, wakes);
+}
+
+/*
  * grant_locked --- the store granted us the lock; partition lock held
  *
  * If another session of this server still holds the lock, one of the two has lost it,
@@ -250,6 +288,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();
 	lt_set_due_of_held(hold, wakes);
+	grant_note_nodes(hold, op, wakes);
 	return GRANTED;
 }
 
@@ -273,6 +312,8 @@ lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *term
 		result = GRANT_DISOWNED;
 	else
 		result = grant_locked(hold, op, judged_at, terms, acquired_at, &wakes);
+	if (result == GRANTED && op->answer.clear)
+		lt_note_clear(hold, op, &wakes);
 	lt_unlock(lock, &wakes);
 	return result;
 }
@@ -314,45 +355,17 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 }
 
 /*
- * grant_repair --- some of several masters may not have the lock
- *
- * A master that is away gets the lock when the watchdog finds that it is back.
- *
- *	 session: repair_at = LR_NEVER		watchdog: the master is there
- *	 barrier							barrier
- *	 is the master there?				look at repair_at of all holds
- *
- * So at least one of the two sees the other's write.
- */
-static void
-grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
-{
-	LrHold	   *h = &lt_holds[hold];
-
-	h->as.held.repair_at = LR_NEVER;
-	pg_memory_barrier();
-	if (!masters_are_there(h->claim.place, without))
-		return;
-	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
-	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
-}
-
-/*
  * lt_note_nodes --- see locktable.h
  */
 void
 lt_note_nodes(LrIndex hold, const StoreOp *op)
 {
-	LrHold	   *h = &lt_holds[hold];
 	LWLock	   *lock = lt_lock_owned(hold, op->owner);
 	WakeList	wakes = WAKE_NOBODY;
 
 	if (lock == NULL)
 		return;
-	if (h->state != HOLD_ORPHAN || h->nodes != 0)
-		h->nodes |= op->sent.nodes;
-	if (op->sent.without != 0 && h->state == HOLD_HELD)
-		grant_repair(hold, op->sent.without, &wakes);
+	grant_note_nodes(hold, op, &wakes);
 	lt_unlock(lock, &wakes);
 }
 

@@ -236,16 +236,10 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 						bool *anew, uint64 *here);
 
 /*
- * For kinds with "placed": when the store was asked, nobody elsewhere waited for the lock
- * (StoreAnswer.clear).  If this session is "unplaced", a session here has the lock.
+ * Leave a request without a reply to the watchdog, but stay in the queue.  False: there is
+ * no row for that.
  */
-extern void lt_note_clear(LrIndex hold, const StoreOp *create);
-
-/*
- * Leave a request without a reply to the watchdog, but stay in the queue, with another
- * hold.  False: there is no row for one.
- */
-extern bool lt_leave_orphan(LrIndex *hold, const StoreOp *create);
+extern bool lt_leave_orphan(const StoreOp *create);
 
 /*
  * Before a create that takes a fencing token: if a session waits behind this one, let the
@@ -272,7 +266,7 @@ extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
  * A session in front has asked the store, and somebody else has the key: "owner", which
  * is empty if the store did not name one.  waits: the session goes on waiting.
  */
-extern void lt_found_busy(LrIndex hold, bool waits, const char *owner);
+extern void lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner);
 
 /*
  * The store has failed for this session.  Fail all sessions that queue for the key now;

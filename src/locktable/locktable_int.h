@@ -589,6 +589,7 @@ extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
  * row for that, so others cannot pass over the session yet.
  */
 extern bool lt_disown(LrIndex session, WakeList *wakes);
+extern LrIndex lt_make_record(LrIndex session);
 extern void lt_disown_next(LrIndex session, WakeList *wakes);
 
 /* The lock is held once, on these terms. */
@@ -634,6 +635,7 @@ extern bool lt_has_placeless(const LrPlaces *places);
 extern void lt_join_line(LrPlaces *places, LrIndex session);
 extern void lt_line_up(LrPlaces *places, WakeList *wakes);
 extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
+extern void lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes);
 extern void lt_leave_line(LrIndex session, WakeList *wakes);
 extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
 							 WakeList *wakes);

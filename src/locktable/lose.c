@@ -313,6 +313,24 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 }
 
 /*
+ * lt_make_record --- a hold for what a waiting session has in the store; LR_NONE: there is no
+ * row for that
+ */
+LrIndex
+lt_make_record(LrIndex session)
+{
+	LrWait	   *w = lt_wait_of(session);
+	LrIndex		hold;
+
+	if (!lt_reserve_row())
+		return LR_NONE;
+	hold = lt_alloc_hold();
+	lt_init_waiting_hold(hold, w->key, &w->terms);
+	lt_holds[hold].session = session;
+	return hold;
+}
+
+/*
  * lt_disown --- leave to the watchdog what a waiting session has in the store
  *
  * The session does not run, or others would wait for that.  Partition lock held, by any
@@ -330,15 +348,12 @@ bool
 lt_disown(LrIndex session, WakeList *wakes)
 {
 	LrWait	   *w = lt_wait_of(session);
-	LrIndex		hold;
+	LrIndex		hold = lt_make_record(session);
 	LrHold	   *h;
 
-	if (!lt_reserve_row())
+	if (hold == LR_NONE)
 		return false;
-	hold = lt_alloc_hold();
 	h = &lt_holds[hold];
-	lt_init_waiting_hold(hold, w->key, &w->terms);
-	h->session = session;
 	lt_first_trace(h, w->asked.claim);
 	if (w->asked.trying && lr_store_can(h->claim.store, STORE_LATE_CREATES))
 		h->not_after[h->claim.store] = NOT_AFTER_UNKNOWN;

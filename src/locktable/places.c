@@ -235,6 +235,29 @@ lt_nudge_placeless(LrKey *key, WakeList *wakes)
 }
 
 /*
+ * lt_note_clear --- when the store was asked, nobody elsewhere waited for the lock
+ * (StoreAnswer.clear)
+ *
+ * If this session is "unplaced", a session here has the lock.
+ */
+void
+lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes)
+{
+	LrWait	   *w = lt_wait_of(LrMyProcNumber);
+	LrKey	   *key = lt_key_of(hold);
+
+	if (!lt_is_past(lt_holds[hold].key, create->sent.topology))
+		key->clear_at = Max(key->clear_at, create->sent.at);
+	if (!create->answer.unplaced)
+		return;
+	w->asked.claim.owner = 0;
+	if (w->state == WAIT_PLACED)
+		lt_stand(&key->places, &w->place, STANDING_PLACELESS);
+	w->asked.trying = false;
+	lt_nudge_placeless(key, wakes);
+}
+
+/*
  * lt_leave_line --- it has its place in the store, or gives up: now the next one may
  * ask
  */

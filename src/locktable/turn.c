@@ -350,51 +350,24 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	return owner;
 }
 
-void
-lt_note_clear(LrIndex hold, const StoreOp *op)
+bool
+lt_leave_orphan(const StoreOp *op)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_lock_hold(hold);
+	LWLock	   *lock = lt_lock_hold(w->hold);
 	WakeList	wakes = WAKE_NOBODY;
-	LrKey	   *key = lt_key_of(hold);
+	LrIndex		left = lt_make_record(LrMyProcNumber);
 
-	if (!lt_is_past(lt_holds[hold].key, op->sent.topology))
-		key->clear_at = Max(key->clear_at, op->sent.at);
-	if (op->answer.unplaced)
+	if (left != LR_NONE)
 	{
+		turn_note_create(&lt_holds[left], op);
+		lt_make_orphan(left, &wakes);
 		w->asked.claim.owner = 0;
-		if (w->state == WAIT_PLACED)
-			lt_stand(&key->places, &w->place, STANDING_PLACELESS);
-		w->asked.trying = false;
-		lt_nudge_placeless(key, &wakes);
+		if (w->state != WAIT_HANDED)
+			w->woken_at = 0;	/* that was our own doing */
 	}
 	lt_unlock(lock, &wakes);
-}
-
-bool
-lt_leave_orphan(LrIndex *hold, const StoreOp *op)
-{
-	LrHold	   *h = &lt_holds[*hold];
-	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_key_of(*hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		fresh;
-
-	if (!lt_reserve_row())
-		return false;
-	fresh = lt_alloc_hold();
-
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_init_waiting_hold(fresh, h->key, &w->terms);
-	w->hold = fresh;
-	turn_note_create(h, op);
-	lt_make_orphan(*hold, &wakes);
-	w->asked.claim.owner = 0;
-	if (w->state != WAIT_HANDED)
-		w->woken_at = 0;		/* that was our own doing */
-	lt_unlock(lock, &wakes);
-	*hold = fresh;
-	return true;
+	return left != LR_NONE;
 }
 
 /*
@@ -612,7 +585,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
  * owner.  It takes the lock here only after a pause or in line, which is rare.
  */
 void
-lt_found_busy(LrIndex hold, bool waits, const char *owner)
+lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner)
 {
 	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
@@ -623,6 +596,8 @@ lt_found_busy(LrIndex hold, bool waits, const char *owner)
 	if (!waits && !key->after_pause && w->place.line_at == 0)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
+	if (create->answer.clear && create->args.wait_ms != 0)
+		lt_note_clear(hold, create, &wakes);
 	if (waits)
 	{
 		strlcpy(w->blocker, owner, LR_OWNER_MAX);

@@ -192,8 +192,6 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		if (op->sent.nodes != 0)
-			lt_note_nodes(hold, op);
 		entry = held_complete(once.names[i], hold, terms->guard);
 		track_acquired(entry, terms->scope);
 	}

@@ -218,8 +218,6 @@ wait_note_announced(void)
 			acq.owner = 0;
 		return;
 	}
-	if (op->answer.clear)
-		lt_note_clear(acq.hold, op);
 	acq.owner = op->answer.unplaced ? 0 : op->owner;
 }
 
@@ -527,13 +525,6 @@ wait_take_granted(LrIndex *hold)
 				ask_forget(&acq.op);
 			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
-			else
-			{
-				if (acq.op.sent.nodes != 0)
-					lt_note_nodes(acq.hold, &acq.op);
-				if (acq.op.answer.clear)
-					lt_note_clear(acq.hold, &acq.op);
-			}
 			*hold = acq.hold;
 			acq.active = false;
 			if (!lr_kind(acq.key.kind)->passing)
@@ -637,7 +628,7 @@ wait_note_busy(void)
 {
 	acq.blocker.pid = 0;
 	strlcpy(acq.blocker.owner, wait_owner_found(), LR_OWNER_MAX);
-	lt_found_busy(acq.hold, acq.request->wait_us != 0, acq.blocker.owner);
+	lt_found_busy(acq.hold, &acq.op, acq.request->wait_us != 0, acq.blocker.owner);
 }
 
 /*
@@ -842,7 +833,7 @@ wait_outlive_failure(void)
 	if (!change && !wait_may_fail_over(acq.op.outcome))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
-		!lt_leave_orphan(&acq.hold, &acq.op))
+		!lt_leave_orphan(&acq.op))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN)
 		acq.owner = 0;			/* the orphan has it */

@@ -205,21 +205,21 @@ __wrap_lt_suspect_waiter(LrIndex session, uint64 generation)
 	__real_lt_suspect_waiter(session, generation);
 }
 
-extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
-extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
+extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes);
+extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes);
 
 /*
  * Who waits elsewhere since the question counts as later than those that have come here
  * meanwhile, if the time of the answer is taken.
  */
 void
-__wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
+__wrap_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes)
 {
 	const LrKey *key = lt_key_of(hold);
 	int64		before = key->clear_at;
 	int64		since;
 
-	__real_lt_note_clear(hold, op);
+	__real_lt_note_clear(hold, op, wakes);
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
 		since > server_time(op->sent.at) && since < server_time(key->clear_at))
