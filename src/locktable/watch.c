@@ -307,17 +307,15 @@ subscription_find(const LrWait *w, LrTopic *topic, uint64 *owner)
 }
 
 /*
- * lt_subscriptions --- call back for each subscription that a session wants, or has
+ * lt_wanted_subscriptions --- call back for each subscription that a session wants
  *
  * Of thousands of waiting sessions nearly all have their subscription, and are skipped
  * without the lock.  A session notes its wish before it sets subscription_work, which
  * the caller has taken before this call, so no wish is missed.
  */
 void
-lt_subscriptions(bool wanted, SubscriptionCallback callback)
+lt_wanted_subscriptions(SubscriptionCallback callback)
 {
-	SubscriptionState most = wanted ? SUB_WANTED : SUB_CONFIRMED;
-
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 	{
 		LrWait	   *w = lt_wait_of(i);
@@ -325,16 +323,15 @@ lt_subscriptions(bool wanted, SubscriptionCallback callback)
 		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
-		SubscriptionState state = subscription_find(w, &topic, &owner);
 		LWLock	   *lock;
 
-		if (!lt_is_waiting(w) || state == SUB_NONE || state > most)
+		if (!lt_is_waiting(w) || subscription_find(w, &topic, &owner) != SUB_WANTED)
 			continue;
 
 		key.len = 0;
 		lock = lt_partition(hash);
 		LWLockAcquire(lock, LW_SHARED);
-		if (lt_waits_for(w, hash) && subscription_find(w, &topic, &owner) != SUB_NONE)
+		if (lt_waits_for(w, hash) && subscription_find(w, &topic, &owner) == SUB_WANTED)
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		LWLockRelease(lock);
 		if (key.len > 0)
@@ -385,8 +382,7 @@ lt_subscription_confirmed(const TopicKey *topic)
 }
 
 /*
- * lt_end_subscription --- may the subscription to the channel of a key end, as no session
- * waits any more?
+ * lt_end_subscription --- may the subscription end, as no session waits any more?
  */
 bool
 lt_end_subscription(const TopicKey *topic)
@@ -398,7 +394,9 @@ lt_end_subscription(const TopicKey *topic)
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	key = lt_find_key(topic->name, topic->len, hash);
-	if (key != LR_NONE)
+	if (key != LR_NONE && lr_topic_of_owners(topic->topic))
+		unused = lt_find_place(&lt_keys[key].places, topic->owner) == LR_NONE;
+	else if (key != LR_NONE)
 	{
 		unused = lt_keys[key].queue.list.head == LR_NONE;
 		if (unused)

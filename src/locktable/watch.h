@@ -130,9 +130,7 @@ extern void lt_lose_by_move(const DueItem *item, StoreId store,
 typedef void (*SubscriptionCallback) (const TopicKey *key);
 
 extern bool lt_take_subscription_work(void);
-
-/* Call back for each one that a session wants; or for those that are confirmed, too. */
-extern void lt_subscriptions(bool wanted, SubscriptionCallback callback);
+extern void lt_wanted_subscriptions(SubscriptionCallback callback);
 extern void lt_subscription_confirmed(const TopicKey *topic);
 extern void lt_reset_subscriptions(void);
 

@@ -296,10 +296,14 @@ typedef enum StoreEvent
 	STORE_LISTEN_CONFIRMED,
 	STORE_LISTEN_RELEASED,		/* the lock was released */
 	STORE_LISTEN_REFUSED,		/* no messages about this name */
-	STORE_LISTEN_LOST			/* connection lost, all are void; key is NULL */
+	STORE_LISTEN_LOST			/* messages may have been lost, all are void; key is
+								 * NULL */
 } StoreEvent;
 
 typedef void (*StoreEventCallback) (StoreEvent event, const TopicKey *key);
+
+/* Is this name not awaited any more? */
+typedef bool (*StoreUnused) (const TopicKey *key);
 
 /*
  * The answer to a release that was left: STORE_OK, GONE or WRONG_TYPE; or STORE_UNKNOWN
@@ -437,8 +441,10 @@ typedef struct StoreRoutine
 
 	/* The listener: NULL without STORE_HAS_PUSH. */
 	StoreListener *(*listener_open) (StoreEventCallback callback);
+	/* Listen for messages about this name; if it does already, confirm that again. */
 	void		(*listener_subscribe) (StoreListener *l, const TopicKey *key);
-	void		(*listener_unsubscribe) (StoreListener *l, const TopicKey *key);
+	/* Stop listening for messages about names that are unused; are any left? */
+	bool		(*listener_sweep) (StoreListener *l, StoreUnused unused);
 	/* Reads and writes what is possible; connects again when it is time to. */
 	void		(*listener_step) (StoreListener *l);
 	void		(*listener_interests) (StoreListener *l, StoreInterests *in);

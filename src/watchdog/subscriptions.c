@@ -5,8 +5,9 @@
  *
  * One connection listens for all keys that sessions of this server wait for.  A
  * message wakes the first of them in the key's queue.  A key that nobody waits for
- * any more stays subscribed for a moment, so that a busy key does not subscribe and
- * unsubscribe with each wait.
+ * any more stays subscribed for a second at most, so that a busy key does not subscribe
+ * and unsubscribe with each wait.  What is subscribed to, and what of that is confirmed, is
+ * known to the listener and to the lock table; this file keeps nothing of it.
  *
  * A store that sends no messages has no listener; then this file only looks after
  * the waiting sessions.
@@ -20,9 +21,6 @@
  */
 #include "lockredis.h"
 
-#include "utils/hsearch.h"
-#include "utils/memutils.h"
-
 #include "locktable/watch.h"
 #include "names.h"
 #include "store/stores.h"
@@ -31,18 +29,10 @@
 /* Interval at which waiters and idle subscriptions are checked. */
 #define TICK				LR_US_PER_S
 
-typedef struct Subscription
-{
-	TopicKey	key;
-	bool		confirmed;
-	bool		idle;			/* nobody has waited for it since the last tick */
-} Subscription;
-
-static HTAB *subscriptions = NULL;
-
 /* The store that sends messages, and its listener; NULL if there is none. */
 static const StoreRoutine *teller = NULL;
 static StoreListener *listener = NULL;
+static bool subscribed = false; /* to anything */
 static int64 next_tick = 0;
 
 /* ----------
@@ -50,33 +40,17 @@ static int64 next_tick = 0;
  * ----------
  */
 
-static void
-all_unconfirmed(void)
-{
-	HASH_SEQ_STATUS seq;
-	Subscription *s;
-
-	hash_seq_init(&seq, subscriptions);
-	while ((s = hash_seq_search(&seq)) != NULL)
-		s->confirmed = false;
-	lt_reset_subscriptions();
-}
-
 /*
  * on_listener_event --- callback of the listener, within subscriptions_step
+ *
+ * All void: the next round subscribes again to what is awaited.
  */
 static void
 on_listener_event(StoreEvent event, const TopicKey *key)
 {
-	Subscription *s;
-
 	switch (event)
 	{
 		case STORE_LISTEN_CONFIRMED:
-			s = hash_search(subscriptions, key, HASH_FIND, NULL);
-			if (s == NULL)
-				break;
-			s->confirmed = true;
 			lt_subscription_confirmed(key);
 			break;
 		case STORE_LISTEN_RELEASED:
@@ -89,7 +63,8 @@ on_listener_event(StoreEvent event, const TopicKey *key)
 			lt_wake_waiter(key->owner, key->name, key->len);
 			break;
 		case STORE_LISTEN_LOST:
-			all_unconfirmed();
+			lt_reset_subscriptions();
+			SetLatch(MyLatch);
 			break;
 	}
 }
@@ -107,60 +82,14 @@ on_listener_event(StoreEvent event, const TopicKey *key)
 static void
 subscribe_key(const TopicKey *key)
 {
-	bool		found;
-	Subscription *s = hash_search(subscriptions, key, HASH_ENTER, &found);
-
-	s->idle = false;
-	if (!found)
-	{
-		s->confirmed = false;
-		teller->listener_subscribe(listener, key);
-	}
-	else if (s->confirmed)
-		lt_subscription_confirmed(key);
-}
-
-/*
- * keep_subscription --- a session waits for this channel
- */
-static void
-keep_subscription(const TopicKey *key)
-{
-	Subscription *s = hash_search(subscriptions, key, HASH_FIND, NULL);
-
-	if (s != NULL)
-		s->idle = false;
-}
-
-/*
- * drop_idle_subscriptions --- unsubscribe from channels that nobody waits for, neither at this
- * tick nor at the last one
- */
-static void
-drop_idle_subscriptions(void)
-{
-	HASH_SEQ_STATUS seq;
-	Subscription *s;
-
-	hash_seq_init(&seq, subscriptions);
-	while ((s = hash_seq_search(&seq)) != NULL)
-	{
-		bool		was_idle = s->idle;
-
-		s->idle = s->key.owner != 0 || lt_end_subscription(&s->key);
-		if (s->idle && was_idle)
-		{
-			teller->listener_unsubscribe(listener, &s->key);
-			hash_search(subscriptions, &s->key, HASH_REMOVE, NULL);
-		}
-	}
-	lt_subscriptions(false, keep_subscription);
+	subscribed = true;
+	teller->listener_subscribe(listener, key);
 }
 
 static bool
 subscriptions_need_tick(void)
 {
-	return lt_has_waiters() || hash_get_num_entries(subscriptions) > 0;
+	return lt_has_waiters() || subscribed;
 }
 
 /*
@@ -169,11 +98,6 @@ subscriptions_need_tick(void)
 void
 subscriptions_start(void)
 {
-	HASHCTL		ctl = {.keysize = sizeof(TopicKey),.entrysize = sizeof(Subscription),
-	.hcxt = TopMemoryContext};
-
-	subscriptions = hash_create("lockredis subscriptions", 64, &ctl,
-								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	if (lr_store_with(STORE_HAS_PUSH) != STORE_COUNT)
 	{
 		teller = lr_store(lr_store_with(STORE_HAS_PUSH));
@@ -193,13 +117,14 @@ subscriptions_step(void)
 	if (listener != NULL)
 	{
 		if (lt_take_subscription_work())
-			lt_subscriptions(true, subscribe_key);
+			lt_wanted_subscriptions(subscribe_key);
 		teller->listener_step(listener);
 	}
 	if (subscriptions_need_tick() && now >= next_tick)
 	{
 		lt_pass_over_sleepers();
-		drop_idle_subscriptions();
+		if (listener != NULL)
+			subscribed = teller->listener_sweep(listener, lt_end_subscription);
 		next_tick = now + TICK;
 	}
 }
@@ -210,17 +135,11 @@ subscriptions_step(void)
 void
 subscriptions_reconnect(void)
 {
-	HASH_SEQ_STATUS seq;
-	Subscription *s;
-
 	if (listener == NULL)
 		return;
 	teller->listener_close(listener);
 	listener = teller->listener_open(on_listener_event);
-	all_unconfirmed();
-	hash_seq_init(&seq, subscriptions);
-	while ((s = hash_seq_search(&seq)) != NULL)
-		teller->listener_subscribe(listener, &s->key);
+	lt_reset_subscriptions();
 }
 
 /*

@@ -570,7 +570,7 @@ extern void redis_conn_take_info(RedisConn *c, const char *info);
 
 extern StoreListener *redis_listener_open(StoreEventCallback callback);
 extern void redis_listener_subscribe(StoreListener *l, const TopicKey *key);
-extern void redis_listener_unsubscribe(StoreListener *l, const TopicKey *key);
+extern bool redis_listener_sweep(StoreListener *l, StoreUnused unused);
 extern void redis_listener_step(StoreListener *l);
 extern void redis_listener_interests(StoreListener *l, StoreInterests *in);
 extern void redis_listener_close(StoreListener *l);

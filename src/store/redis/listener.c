@@ -10,24 +10,26 @@
  * node of a cluster sends messages about a slot to those subscribed at that node
  * (sharded channels), and ends the subscriptions when it loses the slot.
  *
- * For each channel of a node there is an entry with the keys that use it and what was
- * last requested from Redis.  A channel has at most one unanswered request; if the caller
+ * For each channel there is an entry with the keys that use it and, for each node, what was
+ * last requested there.  A channel has at most one unanswered request at a node; if the caller
  * changes its mind meanwhile, the next request is sent when the answer has come.  So an
  * answer always belongs to the latest request, and a confirmed subscription has no gap.
- * Redis answers in order, which tells which channel an error reply is about.
+ * Requests are numbered, as Redis answers in order: that tells which channel an error reply
+ * is about.
  *
- * In a cluster a channel is subscribed to at the node that has its slot.  When the slot
- * moves, so does the subscription.  A message may have been lost meanwhile, so the caller
- * is notified that all subscriptions are void; those that have not moved are confirmed
- * again at once.
+ * A message may have been lost whenever a connection ends with which a channel was subscribed
+ * to, and when a slot of a cluster moves, and with it its channels.  Then the caller is
+ * notified that all subscriptions are void.  It subscribes again to those that it still
+ * wants, and is notified at once of the ones that are still good.
  *
- * Otherwise, that is with one node or independent masters, all nodes are listened to.
+ * In a cluster a channel is subscribed to at the node that has its slot.  Otherwise, that is
+ * with one node or independent masters, all nodes are listened to.
  * Each message wakes the waiting session, which asks again; it does so again when the
  * next master reports the release.  A lock held at a majority is released at a majority.
  * If another majority is being listened to, at least one of them reports the release, so
  * then a subscription counts as confirmed.  It has to be the same majority since the
- * confirmation, after which the session has asked; if it no longer is, the subscription is
- * confirmed again:
+ * confirmation, after which the session has asked.  So the loss of any of them makes the
+ * subscriptions void, although the rest may be a majority:
  *
  *	 S waits for a lock that is held at A and B
  *	 the connection to A is lost		A: released
@@ -47,7 +49,6 @@
  */
 #include "lockredis.h"
 
-#include "lib/ilist.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -67,18 +68,6 @@
 #define REFUSED_MIN			(1 * LR_US_PER_S)
 #define REFUSED_MAX			(32 * LR_US_PER_S)
 
-/* A key whose messages the caller wants. */
-typedef struct Wanted
-{
-	TopicKey	key;
-	int			part;			/* cluster: row where it is subscribed to; or
-								 * CLUSTER_NO_NODE */
-	uint32		confirmed;		/* bits of nodes that have confirmed it; in a
-								 * cluster, all have the same bit */
-	uint32		since;			/* and of those of them that have been listened to
-								 * since the caller was notified; 0: it was not */
-} Wanted;
-
 /* Zero-padded, so that it can be compared as a blob. */
 typedef struct ChannelKey
 {
@@ -86,35 +75,44 @@ typedef struct ChannelKey
 	char		channel[LR_DERIVED_MAX];
 } ChannelKey;
 
+/* A key whose messages the caller wants. */
+typedef struct ChannelUser
+{
+	TopicKey	key;			/* no name: there is no such user */
+	bool		told;			/* the caller was notified that it is confirmed */
+} ChannelUser;
+
+/* A channel at one node; all zero: nothing was requested over this connection. */
+typedef struct ChannelAt
+{
+	bool		asked;			/* the last request was SUBSCRIBE */
+	bool		refused;		/* by Redis; requested again now and then */
+	uint32		request;		/* number of the unanswered request; 0: it is answered */
+} ChannelAt;
+
 /*
- * The keys "x" and "{x}" have the same channel, so users[0] is the one without a brace
- * and users[1] the one with braces; NULL: the caller does not want it.
+ * The keys "x" and "{x}" have the same channel, so user[0] is the one without a brace
+ * and user[1] the one with braces.
  */
 typedef struct Channel
 {
 	ChannelKey	key;
-	Wanted	   *users[2];
-	bool		asked;			/* the last request was SUBSCRIBE */
-	bool		unanswered;		/* that request is unanswered; it is in the
-								 * listener's list */
-	bool		refused;		/* by Redis; requested again now and then */
-	dlist_node	node;
+	ChannelUser user[2];
+	int			part;			/* cluster: row of the node that has its slot; or
+								 * CLUSTER_NO_NODE */
+	ChannelAt	at[NODE_MASTERS];
 } Channel;
 
 /* Listens to one node. */
 typedef struct NodeListener
 {
 	StoreListener *all;
-	uint32		bit;			/* in Wanted.confirmed */
+	int			number;			/* index in Channel.at */
 	RedisTarget target;
 	RedisConn	conn;
-	HTAB	   *channels;
-	int			nwanted;
 	bool		dirty;			/* some channel needs a request */
-	bool		pinged;			/* a PING is unanswered; it is older than all
-								 * unanswered requests */
-	dlist_head	unanswered;		/* channels, in the order of their requests */
-	bool		connected;		/* has been READY since the last loss */
+	uint32		nsent;			/* requests sent over this connection, and answered */
+	uint32		nanswered;
 	bool		loss_logged;	/* since it was last READY */
 	bool		refusal_logged; /* on this connection */
 	int64		refused_delay;	/* how long to wait from the next refusal until
@@ -131,220 +129,122 @@ struct StoreListener
 {
 	StoreEventCallback callback;
 	int			n;				/* how many nodes are listened to; 0: a cluster */
-	HTAB	   *wanted;
+	HTAB	   *channels;
 	NodeListener *node[NODE_MASTERS];	/* NULL: not needed so far */
-	uint32		epoch;			/* topology_epoch() by which it was sorted */
-	bool		unsorted;		/* some channel has no known node */
-	bool		void_all;		/* cluster: something was lost: confirm the rest again */
+	uint32		epoch;			/* cluster: topology_epoch() by which the channels were
+								 * sorted */
 };
 
 /* ----------
- * What the caller hears
+ * Channels
  * ----------
  */
 
 /*
- * listener_is_most --- are these most of the nodes?
+ * channel_is_wanted --- is the channel to be subscribed to at this node?
  */
 static bool
-listener_is_most(const StoreListener *l, uint32 nodes)
+channel_is_wanted(const StoreListener *l, const Channel *ch, int number)
+{
+	return (ch->user[0].key.len > 0 || ch->user[1].key.len > 0) &&
+		(l->n > 0 ? number < l->n : number == ch->part);
+}
+
+static bool
+channel_is_subscribed(const Channel *ch, int number)
+{
+	return ch->at[number].asked && ch->at[number].request == 0;
+}
+
+/*
+ * channel_is_confirmed --- does a message that is sent from now on arrive?
+ */
+static bool
+channel_is_confirmed(const StoreListener *l, const Channel *ch)
 {
 	int			n = 0;
 
+	if (l->n == 0)
+		return ch->part != CLUSTER_NO_NODE && channel_is_subscribed(ch, ch->part);
 	for (int i = 0; i < l->n; i++)
-		n += (nodes >> i) & 1;
+		n += channel_is_subscribed(ch, i);
 	return n >= masters_quorum(l->n);
 }
 
 /*
- * listener_tell --- notify the caller of the confirmation, when most have confirmed it
+ * channel_is_dead --- is it neither wanted nor subscribed to anywhere?
  */
-static void
-listener_tell(StoreListener *l, Wanted *w)
-{
-	if (listener_is_most(l, w->since) || !listener_is_most(l, w->confirmed))
-		return;
-	w->since = w->confirmed;
-	l->callback(STORE_LISTEN_CONFIRMED, &w->key);
-}
-
-/*
- * listener_confirmed --- a node has confirmed a subscription
- */
-static void
-listener_confirmed(const NodeListener *l, Wanted *w)
-{
-	w->confirmed |= l->bit;
-	if (l->all->n > 0)
-		listener_tell(l->all, w);
-	else
-		l->all->callback(STORE_LISTEN_CONFIRMED, &w->key);
-}
-
-/*
- * listener_void --- in a cluster, messages may have been lost
- *
- * That voids all subscriptions of the caller; redis_listener_step() has those still good
- * confirmed again.
- */
-static void
-listener_void(StoreListener *l)
-{
-	l->void_all = true;
-	l->callback(STORE_LISTEN_LOST, NULL);
-}
-
-/*
- * listener_lose --- otherwise: this node has lost its connection
- *
- * A loss voids all subscriptions of the caller, so those still good are confirmed again.
- */
-static void
-listener_lose(StoreListener *l, uint32 bit)
-{
-	HASH_SEQ_STATUS seq;
-	Wanted	   *w;
-	bool		lost = false;
-
-	hash_seq_init(&seq, l->wanted);
-	while ((w = hash_seq_search(&seq)) != NULL)
-	{
-		lost = lost || (w->since != 0 && !listener_is_most(l, w->confirmed));
-		w->since &= ~bit;
-	}
-	if (lost)
-		l->callback(STORE_LISTEN_LOST, NULL);
-	hash_seq_init(&seq, l->wanted);
-	while ((w = hash_seq_search(&seq)) != NULL)
-	{
-		if (lost)
-			w->since = 0;
-		listener_tell(l, w);
-	}
-}
-
-/* ----------
- * One node
- * ----------
- */
-
-static HTAB *
-listener_table(const char *name, Size key_size, Size entry_size)
-{
-	HASHCTL		ctl = {.keysize = key_size,.entrysize = entry_size,.hcxt = TopMemoryContext};
-
-	return hash_create(name, 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-/*
- * listener_node_open --- it connects when something is wanted
- */
-static NodeListener *
-listener_node_open(StoreListener *all, NodeId node, uint32 bit)
-{
-	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
-											 sizeof(NodeListener));
-
-	l->all = all;
-	l->bit = bit;
-	l->channels = listener_table("lockredis channels", sizeof(ChannelKey), sizeof(Channel));
-	l->retry_delay = RETRY_MIN;
-	l->refused_delay = REFUSED_MIN;
-	dlist_init(&l->unanswered);
-	redis_target_set(&l->target, node);
-	redis_conn_init(&l->conn, "listener", false);
-	return l;
-}
-
-static void
-listener_node_close(NodeListener *l)
-{
-	redis_conn_free(&l->conn);
-	hash_destroy(l->channels);
-	pfree(l);
-}
-
-/*
- * listener_channel --- the channel of a key; NULL: there is none, and "make" is false
- */
-static Channel *
-listener_channel(NodeListener *l, const TopicKey *of, bool make)
-{
-	char		text[LR_OWNER_MAX];
-	ChannelKey	key;
-	Channel    *ch;
-	bool		found;
-
-	memset(&key, 0, sizeof(ChannelKey));
-	(void) lr_owner_text(of->owner, text);
-	key.len = lr_channel_name(of->topic, of->name, of->len, text, key.channel);
-	ch = hash_search(l->channels, &key, make ? HASH_ENTER : HASH_FIND, &found);
-	if (!found && make)
-	{
-		ch->users[0] = ch->users[1] = NULL;
-		ch->asked = ch->unanswered = false;
-	}
-	return ch;
-}
-
-static Wanted **
-channel_user(Channel *ch, const TopicKey *key)
-{
-	return &ch->users[memchr(key->name, '{', key->len) != NULL];
-}
-
 static bool
-channel_is_wanted(const Channel *ch)
+channel_is_dead(const Channel *ch)
 {
-	return ch->users[0] != NULL || ch->users[1] != NULL;
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (ch->at[i].asked || ch->at[i].request != 0)
+			return false;
+	return ch->user[0].key.len == 0 && ch->user[1].key.len == 0;
 }
 
 /*
- * channel_void --- the node has not confirmed it, or does not send messages any more
+ * channel_notify --- notify the caller of an event of the channel
  */
 static void
-channel_void(const NodeListener *l, Channel *ch)
+channel_notify(const StoreListener *l, const Channel *ch, StoreEvent event)
 {
-	for (int i = 0; i < lengthof(ch->users); i++)
-		if (ch->users[i] != NULL)
-			ch->users[i]->confirmed &= ~l->bit;
+	for (int i = 0; i < lengthof(ch->user); i++)
+		if (ch->user[i].key.len > 0)
+			l->callback(event, &ch->user[i].key);
 }
 
 /*
- * listener_node_subscribe --- listen for messages about this key
- *
- * If it is subscribed to already, the caller is notified again that it is confirmed.
+ * channel_tell --- notify the caller of the confirmation, unless it knows
  */
 static void
-listener_node_subscribe(NodeListener *l, Wanted *w)
+channel_tell(const StoreListener *l, Channel *ch)
 {
-	Channel    *ch = listener_channel(l, &w->key, true);
-	Wanted	  **user = channel_user(ch, &w->key);
-
-	if (*user == NULL)
-		l->nwanted++;
-	*user = w;
-	w->confirmed &= ~l->bit;
-	ch->refused = false;
-	l->dirty = true;
-}
-
-static void
-listener_node_unsubscribe(NodeListener *l, Wanted *w)
-{
-	Channel    *ch = listener_channel(l, &w->key, false);
-
-	if (ch == NULL || *channel_user(ch, &w->key) == NULL)
+	if (!channel_is_confirmed(l, ch))
 		return;
-	*channel_user(ch, &w->key) = NULL;
-	l->nwanted--;
-	l->dirty = true;
+	for (int i = 0; i < lengthof(ch->user); i++)
+	{
+		ChannelUser *u = &ch->user[i];
+
+		if (u->key.len == 0 || u->told)
+			continue;
+		u->told = true;
+		l->callback(STORE_LISTEN_CONFIRMED, &u->key);
+	}
+}
+
+/*
+ * listener_void --- messages may have been lost: all subscriptions of the caller are void
+ */
+static void
+listener_void(const StoreListener *l)
+{
+	l->callback(STORE_LISTEN_LOST, NULL);
 }
 
 /* ----------
  * The connection ends
  * ----------
  */
+
+/*
+ * listener_node_open --- it connects when something is wanted
+ */
+static NodeListener *
+listener_node_open(StoreListener *all, int number)
+{
+	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
+											 sizeof(NodeListener));
+
+	l->all = all;
+	l->number = number;
+	l->retry_delay = RETRY_MIN;
+	l->refused_delay = REFUSED_MIN;
+	redis_target_set(&l->target, all->n == 1 && lr_nmasters == 0 ? NODE_REDIS :
+					 NODE_MASTER + number);
+	redis_conn_init(&l->conn, "listener", false);
+	return l;
+}
 
 /*
  * listener_node_lost --- the connection was closed, or could not be made
@@ -354,18 +254,17 @@ listener_node_lost(NodeListener *l)
 {
 	HASH_SEQ_STATUS seq;
 	Channel    *ch;
-	bool		was_connected = l->connected;
+	bool		subscribed = false;
 
-	hash_seq_init(&seq, l->channels);
+	l->dirty = false;
+	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		ch->asked = ch->unanswered = ch->refused = false;
-		channel_void(l, ch);
+		subscribed = subscribed || channel_is_subscribed(ch, l->number);
+		l->dirty = l->dirty || channel_is_wanted(l->all, ch, l->number);
+		memset(&ch->at[l->number], 0, sizeof(ChannelAt));
 	}
-	dlist_init(&l->unanswered);
-	l->dirty = true;
-	l->connected = false;
-	l->pinged = false;
+	l->nsent = l->nanswered = 0;
 	l->answer_until = 0;
 	l->refused_until = 0;
 	l->refused_delay = REFUSED_MIN;
@@ -377,7 +276,7 @@ listener_node_lost(NodeListener *l)
 	 * The node may close a connection without subscriptions as idle; not worth a log
 	 * line.
 	 */
-	if (!l->loss_logged && l->nwanted > 0)
+	if (!l->loss_logged && l->dirty)
 	{
 		l->loss_logged = true;
 		ereport(LOG,
@@ -385,9 +284,7 @@ listener_node_lost(NodeListener *l)
 						l->conn.failure.error.address),
 				 errdetail_internal("%s", l->conn.failure.error.detail)));
 	}
-	if (was_connected && l->all->n > 0)
-		listener_lose(l->all, l->bit);
-	else if (was_connected)
+	if (subscribed)
 		listener_void(l->all);
 }
 
@@ -403,26 +300,30 @@ listener_expect_answer(NodeListener *l)
 		l->answer_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
 }
 
-/*
- * listener_tell_users --- note that the channel is subscribed to
- */
 static void
-listener_tell_users(NodeListener *l, Channel *ch)
+listener_put_request(NodeListener *l, Channel *ch, bool wanted)
 {
-	for (int i = 0; i < lengthof(ch->users); i++)
-		if (ch->users[i] != NULL && (ch->users[i]->confirmed & l->bit) == 0)
-			listener_confirmed(l, ch->users[i]);
+	RespOut    *out = &l->conn.out;
+
+	resp_put_array(out, 2);
+	if (redis_conn_has_shards(&l->conn))
+		resp_put_text(out, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
+	else
+		resp_put_text(out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
+	resp_put_bulk(out, ch->key.channel, ch->key.len);
+	ch->at[l->number].asked = wanted;
+	ch->at[l->number].request = ++l->nsent;
+	listener_expect_answer(l);
 }
 
 /*
- * listener_put_requests --- request what is wanted, and notify of what is confirmed
+ * listener_put_requests --- request what is wanted
  *
  * When the buffer is full, the remaining requests are left for the next call.
  */
 static void
 listener_put_requests(NodeListener *l)
 {
-	RedisConn  *c = &l->conn;
 	HASH_SEQ_STATUS seq;
 	Channel    *ch;
 
@@ -430,38 +331,21 @@ listener_put_requests(NodeListener *l)
 		return;
 	l->dirty = false;
 
-	hash_seq_init(&seq, l->channels);
+	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		bool		wanted = channel_is_wanted(ch);
+		ChannelAt  *at = &ch->at[l->number];
+		bool		wanted = channel_is_wanted(l->all, ch, l->number);
 
-		if (ch->unanswered || (ch->refused && wanted))
+		if (at->request != 0 || (at->refused && wanted) || wanted == at->asked)
 			continue;
-		if (wanted == ch->asked)
-		{
-			if (wanted)
-				listener_tell_users(l, ch);
-			else
-				(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
-			continue;
-		}
-
-		if (resp_out_is_high(&c->out))
+		if (resp_out_is_high(&l->conn.out))
 		{
 			l->dirty = true;
 			hash_seq_term(&seq);
 			return;
 		}
-		resp_put_array(&c->out, 2);
-		if (redis_conn_has_shards(&l->conn))
-			resp_put_text(&c->out, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
-		else
-			resp_put_text(&c->out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
-		resp_put_bulk(&c->out, ch->key.channel, ch->key.len);
-		ch->asked = wanted;
-		ch->unanswered = true;
-		dlist_push_tail(&l->unanswered, &ch->node);
-		listener_expect_answer(l);
+		listener_put_request(l, ch, wanted);
 	}
 }
 
@@ -475,7 +359,7 @@ listener_ping_if_idle(NodeListener *l, int64 now)
 		return;
 	resp_put_array(&l->conn.out, 1);
 	resp_put_text(&l->conn.out, "PING");
-	l->pinged = true;
+	l->nsent++;
 	listener_expect_answer(l);
 }
 
@@ -484,14 +368,6 @@ listener_ping_if_idle(NodeListener *l, int64 now)
  * ----------
  */
 
-static void
-listener_answered(NodeListener *l, Channel *ch)
-{
-	ch->unanswered = false;
-	dlist_delete(&ch->node);
-	l->dirty = true;
-}
-
 /*
  * listener_put_off --- after a refusal: decide when to request it again
  *
@@ -499,8 +375,10 @@ listener_answered(NodeListener *l, Channel *ch)
  * since rights are granted by patterns.
  */
 static void
-listener_put_off(NodeListener *l)
+listener_put_off(NodeListener *l, Channel *ch)
 {
+	ch->at[l->number].asked = false;
+	ch->at[l->number].refused = true;
 	if (l->refused_until != 0)
 		return;
 	l->refused_until = lr_now() + l->refused_delay;
@@ -520,52 +398,72 @@ listener_ask_again(NodeListener *l, int64 now)
 		return;
 	l->refused_until = 0;
 	l->dirty = true;
-	hash_seq_init(&seq, l->channels);
+	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
-		ch->refused = false;
+		ch->at[l->number].refused = false;
 }
 
 /*
- * listener_notify --- notify the caller of an event of the channel
+ * listener_asked --- the channel that the oldest unanswered request is about; NULL: it is a PING
+ */
+static Channel *
+listener_asked(const NodeListener *l)
+{
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
+
+	hash_seq_init(&seq, l->all->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+		if (ch->at[l->number].request == l->nanswered + 1)
+		{
+			hash_seq_term(&seq);
+			return ch;
+		}
+	return NULL;
+}
+
+/*
+ * listener_answered --- the oldest unanswered request is answered
  */
 static void
-listener_notify(const NodeListener *l, const Channel *ch, StoreEvent event)
+listener_answered(NodeListener *l, Channel *ch)
 {
-	for (int i = 0; i < lengthof(ch->users); i++)
-		if (ch->users[i] != NULL)
-			l->all->callback(event, &ch->users[i]->key);
+	l->nanswered++;
+	if (ch == NULL)
+		return;
+	ch->at[l->number].request = 0;
+	l->dirty = true;
 }
 
 /*
- * listener_take_pong --- is it the reply to PING?
- *
- * It is an error if Redis cannot save its data, or if the user lacks the right; that
- * says nothing of subscriptions.  While there are some, PONG comes in an array.
+ * listener_is_pong --- is it the reply to PING?  While there are subscriptions, it comes in an
+ * array.
  */
 static bool
-listener_take_pong(NodeListener *l, const RedisValue *v)
+listener_is_pong(const RedisValue *v)
 {
-	bool		in_array = v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
+	if (v->type == REDIS_REPLY_STATUS)
+		return strcmp(v->str, "PONG") == 0;
+	return v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
 		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "pong") == 0;
-	bool		alone = v->type == REDIS_REPLY_STATUS && strcmp(v->str, "PONG") == 0;
-
-	if (!l->pinged || (!in_array && !alone && v->type != REDIS_REPLY_ERROR))
-		return false;
-	l->pinged = false;
-	return true;
 }
 
 /*
  * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
  * The connection serves other keys, so it is kept.  Sessions that wait for a release of
- * this key get no confirmation and have to poll.
+ * this key get no confirmation and have to poll.  The reply to a PING is an error if Redis
+ * cannot save its data, or if the user lacks the right; that says nothing of subscriptions.
  */
 static void
 listener_take_refusal(NodeListener *l)
 {
 	char		words[REDIS_WORDS_MAX];
+	Channel    *ch = listener_asked(l);
 
+	listener_answered(l, ch);
+	if (ch == NULL)
+		return;
 	(void) redis_error_words(l->conn.in.values, l->target.url.user, words,
 							 sizeof(words));
 	if (redis_words_begin(words, "MOVED"))
@@ -580,40 +478,24 @@ listener_take_refusal(NodeListener *l)
 				 !redis_words_begin(words, "NOPERM") ? 0 :
 				 errhint("%s", _(redis_rights_hint))));
 	}
-	if (!dlist_is_empty(&l->unanswered))
-	{
-		Channel    *ch = dlist_head_element(Channel, node, &l->unanswered);
-
-		listener_answered(l, ch);
-		ch->refused = true;
-		ch->asked = false;
-		listener_put_off(l);
-		listener_notify(l, ch, STORE_LISTEN_REFUSED);
-	}
+	listener_put_off(l, ch);
+	channel_notify(l->all, ch, STORE_LISTEN_REFUSED);
 }
 
 /*
- * listener_is_ended --- has the node ended a subscription on its own?
+ * listener_take_end --- the node has ended a subscription on its own
  *
  * It has lost the slot.  Treat the channel as refused, notify the caller that
  * subscriptions are void, and ask for a new map, which says where to subscribe now.
  */
-static bool
-listener_is_ended(NodeListener *l, Channel *ch, const char *word)
+static void
+listener_take_end(NodeListener *l, Channel *ch)
 {
-	if (!redis_conn_has_shards(&l->conn) || strcmp(word, "sunsubscribe") != 0 ||
-		(ch != NULL && ch->unanswered && !ch->asked))
-		return false;
 	cluster_want_map();
-	if (ch == NULL || ch->unanswered || !ch->asked)
-		return true;
-	ch->asked = false;
-	ch->refused = true;
-	channel_void(l, ch);
-	listener_put_off(l);
-	l->dirty = true;
+	if (ch == NULL || !channel_is_subscribed(ch, l->number))
+		return;
+	listener_put_off(l, ch);
 	listener_void(l->all);
-	return true;
 }
 
 /*
@@ -624,13 +506,17 @@ static bool
 listener_take_push(NodeListener *l)
 {
 	const RedisValue *v = l->conn.in.values;
+	bool		shards = redis_conn_has_shards(&l->conn);
 	const char *word;
 	ChannelKey	key;
 	Channel    *ch;
 
-	if (listener_take_pong(l, v))
+	if (l->nanswered != l->nsent && listener_is_pong(v))
+	{
+		listener_answered(l, NULL);
 		return true;
-	if (v->type == REDIS_REPLY_ERROR)
+	}
+	if (l->nanswered != l->nsent && v->type == REDIS_REPLY_ERROR)
 	{
 		listener_take_refusal(l);
 		return true;
@@ -643,23 +529,28 @@ listener_take_push(NodeListener *l)
 	memset(&key, 0, sizeof(key));
 	key.len = v[2].len;
 	memcpy(key.channel, v[2].str, v[2].len);
-	ch = hash_search(l->channels, &key, HASH_FIND, NULL);
+	ch = hash_search(l->all->channels, &key, HASH_FIND, NULL);
 
 	if (strcmp(v[1].str, "message") == 0 || strcmp(v[1].str, "smessage") == 0)
 	{
 		if (ch != NULL)
-			listener_notify(l, ch, STORE_LISTEN_RELEASED);
+			channel_notify(l->all, ch, STORE_LISTEN_RELEASED);
 		return true;
 	}
-	if (listener_is_ended(l, ch, v[1].str))
+	word = v[1].str + (shards && v[1].str[0] == 's');
+	if (ch == NULL || l->nanswered == l->nsent ||
+		ch->at[l->number].request != l->nanswered + 1 ||
+		strcmp(word, ch->at[l->number].asked ? "subscribe" : "unsubscribe") != 0)
+	{
+		if (!shards || strcmp(word, "unsubscribe") != 0)
+			return false;
+		listener_take_end(l, ch);
 		return true;
-	word = v[1].str + (redis_conn_has_shards(&l->conn) && v[1].str[0] == 's');
-	if (ch == NULL || !ch->unanswered ||
-		strcmp(word, ch->asked ? "subscribe" : "unsubscribe") != 0)
-		return false;
+	}
 	listener_answered(l, ch);
 	if (l->refused_until == 0)
 		l->refused_delay = REFUSED_MIN;
+	channel_tell(l->all, ch);
 	return true;
 }
 
@@ -683,7 +574,7 @@ listener_take_pushes(NodeListener *l)
 	if (c->state == CONN_CLOSED)
 		return false;
 
-	if (l->pinged || !dlist_is_empty(&l->unanswered))
+	if (l->nanswered != l->nsent)
 		listener_expect_answer(l);
 	return true;
 }
@@ -730,7 +621,7 @@ listener_connect(NodeListener *l)
 
 	if (c->state == CONN_CLOSED)
 	{
-		if (l->nwanted == 0 || now < l->next_try)
+		if (!l->dirty || now < l->next_try)
 			return false;
 		redis_conn_open(c, &l->target, LR_NEVER);
 	}
@@ -744,7 +635,6 @@ listener_connect(NodeListener *l)
 		return false;
 
 	lr_count(STAT_CONNECTS);
-	l->connected = true;
 	l->retry_delay = RETRY_MIN;
 	l->heard_at = now;
 	l->dirty = true;
@@ -802,7 +692,7 @@ listener_node_interests(const NodeListener *l, StoreInterests *in)
 {
 	const RedisConn *c = &l->conn;
 
-	if (c->state == CONN_CLOSED && l->nwanted > 0)
+	if (c->state == CONN_CLOSED && l->dirty)
 		store_wait_until(in, l->next_try);
 	else if (c->state == CONN_READY)
 	{
@@ -818,71 +708,76 @@ listener_node_interests(const NodeListener *l, StoreInterests *in)
 }
 
 /* ----------
- * Which node of a cluster
+ * Where the channels are
  * ----------
  */
 
+/*
+ * channel_touch --- have the nodes where the channel is, or is to be, look at it
+ */
 static void
-listener_join(StoreListener *l, Wanted *w)
+channel_touch(StoreListener *l, const Channel *ch)
 {
-	if (l->node[w->part] == NULL)
-		l->node[w->part] = listener_node_open(l, NODE_MASTER + w->part, 1);
-	listener_node_subscribe(l->node[w->part], w);
-}
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		bool		wanted = channel_is_wanted(l, ch, i);
 
-static void
-listener_leave(StoreListener *l, Wanted *w)
-{
-	if (w->part != CLUSTER_NO_NODE)
-		listener_node_unsubscribe(l->node[w->part], w);
-	w->part = CLUSTER_NO_NODE;
+		if (wanted && l->node[i] == NULL)
+			l->node[i] = listener_node_open(l, i);
+		if (wanted || ch->at[i].asked || ch->at[i].request != 0)
+			l->node[i]->dirty = true;
+	}
 }
 
 /*
- * listener_sort --- subscribe to each channel at the node that has its slot now; true if
- * one was subscribed to elsewhere before
+ * listener_sort --- subscribe to each channel at the node that has its slot now
  */
-static bool
+static void
 listener_sort(StoreListener *l)
 {
 	HASH_SEQ_STATUS seq;
-	Wanted	   *w;
+	Channel    *ch;
 	bool		moved = false;
 
 	l->epoch = topology_epoch();
-	l->unsorted = false;
-	hash_seq_init(&seq, l->wanted);
-	while ((w = hash_seq_search(&seq)) != NULL)
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
-		uint32		epoch;
-		int			part = cluster_owner(slot_of(w->key.name, w->key.len), &epoch);
+		int			part = cluster_owner(slot_of(ch->key.channel, ch->key.len), NULL);
 
-		l->unsorted = l->unsorted || part == CLUSTER_NO_NODE;
-		if (part == w->part)
+		if (part == ch->part)
 			continue;
-		moved = moved || w->part != CLUSTER_NO_NODE;
-		listener_leave(l, w);
-		w->part = part;
-		if (part != CLUSTER_NO_NODE)
-			listener_join(l, w);
+		moved = moved || channel_is_confirmed(l, ch);
+		ch->part = part;
+		channel_touch(l, ch);
 	}
-	return moved;
+	if (moved)
+		listener_void(l);
 }
 
 /*
- * listener_confirm_again --- have all subscriptions confirmed again
+ * channel_of --- the channel of a key, which may be new
  */
-static void
-listener_confirm_again(StoreListener *l)
+static Channel *
+channel_of(StoreListener *l, const TopicKey *of)
 {
-	HASH_SEQ_STATUS seq;
-	Wanted	   *w;
+	char		text[LR_OWNER_MAX];
+	ChannelKey	key;
+	Channel    *ch;
+	bool		found;
 
-	l->void_all = false;
-	hash_seq_init(&seq, l->wanted);
-	while ((w = hash_seq_search(&seq)) != NULL)
-		if (w->part != CLUSTER_NO_NODE)
-			listener_join(l, w);
+	memset(&key, 0, sizeof(ChannelKey));
+	(void) lr_owner_text(of->owner, text);
+	key.len = lr_channel_name(of->topic, of->name, of->len, text, key.channel);
+	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
+	if (!found)
+	{
+		memset(ch->user, 0, sizeof(ch->user));
+		memset(ch->at, 0, sizeof(ch->at));
+		ch->part = l->n > 0 ? CLUSTER_NO_NODE :
+			cluster_owner(slot_of(key.channel, key.len), NULL);
+	}
+	return ch;
 }
 
 /* ----------
@@ -899,12 +794,14 @@ redis_listener_open(StoreEventCallback callback)
 {
 	StoreListener *l = MemoryContextAllocZero(TopMemoryContext,
 											  sizeof(StoreListener));
+	HASHCTL		ctl = {.keysize = sizeof(ChannelKey),.entrysize = sizeof(Channel),
+	.hcxt = TopMemoryContext};
 
 	l->callback = callback;
-	l->wanted = listener_table("lockredis wanted channels", sizeof(TopicKey), sizeof(Wanted));
+	l->channels = hash_create("lockredis channels", 64, &ctl,
+							  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	l->n = redis_url_is_cluster(lr_redis_url) ? 0 : Max(lr_nmasters, 1);
-	for (int i = 0; i < l->n; i++)
-		l->node[i] = listener_node_open(l, lr_nmasters > 0 ? NODE_MASTER + i : NODE_REDIS, 1U << i);
+	l->epoch = topology_epoch();
 	return l;
 }
 
@@ -916,55 +813,54 @@ redis_listener_close(StoreListener *l)
 {
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (l->node[i] != NULL)
-			listener_node_close(l->node[i]);
-	hash_destroy(l->wanted);
+		{
+			redis_conn_free(&l->node[i]->conn);
+			pfree(l->node[i]);
+		}
+	hash_destroy(l->channels);
 	pfree(l);
 }
 
 /*
  * redis_listener_subscribe --- listen for messages about a key
- *
- * In a cluster the node that has its slot may not be known yet.
  */
 void
 redis_listener_subscribe(StoreListener *l, const TopicKey *key)
 {
-	bool		found;
-	Wanted	   *w = hash_search(l->wanted, key, HASH_ENTER, &found);
+	Channel    *ch = channel_of(l, key);
+	ChannelUser *u = &ch->user[memchr(key->name, '{', key->len) != NULL];
 
-	if (!found)
-		w->part = CLUSTER_NO_NODE;
-	w->confirmed = w->since = 0;
-	for (int i = 0; i < l->n; i++)
-		listener_node_subscribe(l->node[i], w);
-	if (w->part != CLUSTER_NO_NODE)
-		listener_join(l, w);
-	else
-		l->unsorted = true;
+	u->told = false;
+	if (u->key.len == 0)
+	{
+		u->key = *key;
+		channel_touch(l, ch);
+	}
+	channel_tell(l, ch);
 }
 
 /*
- * redis_listener_unsubscribe --- stop listening for messages about a key
+ * redis_listener_sweep --- stop listening for messages about unused keys
  */
-void
-redis_listener_unsubscribe(StoreListener *l, const TopicKey *key)
+bool
+redis_listener_sweep(StoreListener *l, StoreUnused unused)
 {
-	Wanted	   *w = hash_search(l->wanted, key, HASH_FIND, NULL);
+	HASH_SEQ_STATUS seq;
+	Channel    *ch;
 
-	if (w == NULL)
-		return;
-	for (int i = 0; i < l->n; i++)
-		listener_node_unsubscribe(l->node[i], w);
-	listener_leave(l, w);
-	(void) hash_search(l->wanted, key, HASH_REMOVE, NULL);
-}
-
-static void
-listener_step_nodes(StoreListener *l)
-{
-	for (int i = 0; i < NODE_MASTERS; i++)
-		if (l->node[i] != NULL)
-			listener_node_step(l->node[i]);
+	hash_seq_init(&seq, l->channels);
+	while ((ch = hash_seq_search(&seq)) != NULL)
+	{
+		for (int i = 0; i < lengthof(ch->user); i++)
+			if (ch->user[i].key.len > 0 && unused(&ch->user[i].key))
+			{
+				ch->user[i].key.len = 0;
+				channel_touch(l, ch);
+			}
+		if (channel_is_dead(ch))
+			(void) hash_search(l->channels, &ch->key, HASH_REMOVE, NULL);
+	}
+	return hash_get_num_entries(l->channels) > 0;
 }
 
 /*
@@ -975,13 +871,11 @@ listener_step_nodes(StoreListener *l)
 void
 redis_listener_step(StoreListener *l)
 {
-	if (l->n == 0 && (l->unsorted || l->epoch != topology_epoch()) && listener_sort(l))
-		listener_void(l);
-	listener_step_nodes(l);
-	if (!l->void_all)
-		return;
-	listener_confirm_again(l);
-	listener_step_nodes(l);
+	if (l->n == 0 && l->epoch != topology_epoch())
+		listener_sort(l);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (l->node[i] != NULL)
+			listener_node_step(l->node[i]);
 }
 
 /*
@@ -993,6 +887,4 @@ redis_listener_interests(StoreListener *l, StoreInterests *in)
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (l->node[i] != NULL)
 			listener_node_interests(l->node[i], in);
-	if (l->void_all)
-		store_wait_until(in, 0);
 }
