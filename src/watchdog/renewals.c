@@ -50,30 +50,30 @@
 
 #define NOT_PARTED			(-1)
 
-typedef struct Renewals
+/* One connection, and the batch over it. */
+typedef struct Lane
 {
 	DueBatch	batch;
 	bool		under_way;
 	int64		began;			/* start of the batch */
-	int64		next_look;		/* next check for ended leases meanwhile */
+	int64		next_look;		/* a store's own: next check for ended leases while a
+								 * batch is under way; else 0 */
 	StoreHealth health;			/* unless replicas have to confirm */
-
-	/* For one node of a store with several, or for what replicas have to confirm */
-	int			replicas;		/* how many; 0: none */
+	int			replicas;		/* how many have to confirm; 0: none */
 	int			part;			/* node of a store with several; NOT_PARTED */
+	bool		ended;			/* the store has no such node now */
 	bool		complained;		/* we have logged that replicas do not confirm */
-	struct Renewals *next;
-} Renewals;
-
-static Renewals renewals[STORE_COUNT];
+	struct Lane *next;
+} Lane;
 
 /*
- * An entry for each number of replicas that had to confirm ever; and if a store is several
+ * The lanes of each store begin with its own: if the store is one node, that is the lane of this
+ * node.  What is due is collected for all of them at once, by the store's own lane.  There is
+ * another one for each number of replicas that had to confirm ever; and if a store is several
  * nodes, one for each node, independent of the others, so that a node that hangs does not prevent
- * renewals at the rest.  What is due is collected for all of them at once, by the store's
- * own entry.
+ * renewals at the rest.
  */
-static Renewals *lanes = NULL;
+static Lane renewals[STORE_COUNT];
 
 /*
  * renewals_start --- make a connection and a batch for each store of this mode
@@ -85,6 +85,7 @@ renewals_start(void)
 	{
 		if (!lr_has_store(i))
 			continue;
+		renewals[i].part = NOT_PARTED;
 		due_batch_make(&renewals[i].batch, i, ROLE_JUDGE);
 		health_start(&renewals[i].health, i, lr_store(i)->node);
 	}
@@ -96,11 +97,11 @@ renewals_start(void)
  */
 
 static void
-renewals_end_batch(Renewals *r)
+lane_end_batch(Lane *lane)
 {
-	r->batch.nitems = 0;
-	r->under_way = false;
-	r->next_look = 0;
+	lane->batch.nitems = 0;
+	lane->under_way = false;
+	lane->next_look = 0;
 }
 
 /*
@@ -111,7 +112,7 @@ renewals_end_batch(Renewals *r)
  * not asked all the time.
  */
 static void
-renewals_note_ended(Renewals *r)
+renewals_note_ended(Lane *r)
 {
 	if (!r->batch.store->connected(r->batch.handle))
 		r->health.next_probe = lr_earlier(r->health.next_probe,
@@ -123,7 +124,7 @@ renewals_note_ended(Renewals *r)
  * again
  */
 static void
-renewals_complain(Renewals *r)
+renewals_complain(Lane *r)
 {
 	const DueBatch *b = &r->batch;
 	const StoreError *error = b->store->error(b->handle);
@@ -158,7 +159,7 @@ renewals_complain(Renewals *r)
  * renewals_step_batch --- read and write what is possible; apply a complete batch
  */
 static void
-renewals_step_batch(Renewals *r)
+renewals_step_batch(Lane *r)
 {
 	if (!r->batch.store->step(r->batch.handle, STORE_NOWAIT))
 		return;
@@ -171,14 +172,14 @@ renewals_step_batch(Renewals *r)
 	}
 	replies_apply(&r->batch, r->replicas > 0 ? lr_now() + CONFIRM_RETRY :
 				  health_retry_at(&r->health));
-	renewals_end_batch(r);
+	lane_end_batch(r);
 }
 
 /*
  * renewals_start_batch --- send what was collected
  */
 static void
-renewals_start_batch(Renewals *r)
+renewals_start_batch(Lane *r)
 {
 	DueBatch   *b = &r->batch;
 
@@ -190,7 +191,7 @@ renewals_start_batch(Renewals *r)
 		due_batch_fill(b, health_wants_proof(&r->health, b),
 					   health_wants_facts(&r->health, b));
 		r->began = lr_now();
-		r->next_look = lr_now() + EXPIRY_INTERVAL;
+		r->next_look = r->began + EXPIRY_INTERVAL;
 	}
 	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
 	if (r->replicas == 0)
@@ -211,7 +212,7 @@ renewals_start_batch(Renewals *r)
  * asked without a pause.
  */
 static void
-renewals_check_connection(Renewals *r)
+renewals_check_connection(Lane *r)
 {
 	DueBatch   *b = &r->batch;
 	bool		was_connected = b->store->connected(b->handle);
@@ -219,20 +220,6 @@ renewals_check_connection(Renewals *r)
 	(void) b->store->step(b->handle, STORE_NOWAIT);
 	if (was_connected)
 		renewals_note_ended(r);
-}
-
-/*
- * renewals_expire --- notice leases that end while nothing can be sent
- */
-static void
-renewals_expire(Renewals *r, int64 now)
-{
-	if (now < r->next_look)
-		return;
-	(void) lt_collect_due(r->batch.id, now, false,
-						  Max(r->health.next_try, now + EXPIRY_INTERVAL), NULL, 0);
-	if (r->under_way)
-		r->next_look = now + EXPIRY_INTERVAL;
 }
 
 /* ----------
@@ -247,41 +234,65 @@ is_parted(StoreId id)
 }
 
 /*
- * lane_find --- find or make the entry for so many replicas of that node
+ * lane_find --- find or make the lane for so many replicas of that node
  */
-static Renewals *
+static Lane *
 lane_find(StoreId id, int replicas, int part)
 {
-	Renewals  **last = &lanes;
-	Renewals   *lane;
+	Lane	   *lane = &renewals[id];
 
-	for (; (lane = *last) != NULL; last = &lane->next)
-		if (lane->replicas == replicas && lane->part == part)
+	while (lane->replicas != replicas || lane->part != part)
+	{
+		if (lane->next == NULL)
+		{
+			lane->next = MemoryContextAllocZero(TopMemoryContext, sizeof(Lane));
+			lane = lane->next;
+			lane->replicas = replicas;
+			lane->part = part;
+			if (replicas == 0)
+				health_start(&lane->health, id, NODE_MASTER + part);
+			due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM : ROLE_JUDGE);
+			if (part != NOT_PARTED)
+				lane->batch.store->aim(lane->batch.handle, part);
 			return lane;
-	lane = MemoryContextAllocZero(TopMemoryContext, sizeof(Renewals));
-	lane->replicas = replicas;
-	lane->part = part;
-	if (replicas == 0)
-		health_start(&lane->health, id, NODE_MASTER + part);
-	due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM : ROLE_JUDGE);
-	if (part != NOT_PARTED)
-		lane->batch.store->aim(lane->batch.handle, part);
-	*last = lane;
+		}
+		lane = lane->next;
+	}
 	return lane;
 }
 
 /*
- * renewals_end --- nothing that was requested here is answered any more
+ * lane_end --- nothing that was requested here is answered any more
  *
  * The caller has made it due elsewhere.
  */
 static void
-renewals_end(Renewals *r)
+lane_end(Lane *lane)
 {
-	r->batch.store->disconnect(r->batch.handle);
-	renewals_end_batch(r);
-	if (r->replicas == 0)
-		health_forget(&r->health);
+	lane->batch.store->disconnect(lane->batch.handle);
+	lane_end_batch(lane);
+	if (lane->replicas == 0)
+		health_forget(&lane->health);
+}
+
+/*
+ * lane_is_there --- does the store have this node now?
+ */
+static bool
+lane_is_there(const Lane *lane)
+{
+	if (lane->part == NOT_PARTED)
+		return !is_parted(lane->batch.id);
+	return is_parted(lane->batch.id) && lane->batch.store->has_part(lane->part);
+}
+
+/*
+ * lane_free_at --- when may a batch be sent here?
+ */
+static int64
+lane_free_at(const Lane *lane, int64 now)
+{
+	return lane->under_way ? now + EXPIRY_INTERVAL : lane->health.next_try;
 }
 
 /*
@@ -310,21 +321,21 @@ put_off(StoreId id, const DueItem *item, int64 at)
  * items that replicas need not confirm, in their order.
  */
 static void
-take_item(Renewals *r, const DueItem *item, int64 now, bool parted)
+take_item(Lane *r, const DueItem *item, int64 now, bool parted)
 {
 	const StoreRoutine *store = r->batch.store;
 	StoreId		id = r->batch.id;
 	bool		confirm = lr_store_can(id, STORE_HAS_REPLICAS) && item->min_replicas > 0 &&
 		(item->action == DUE_RENEW || item->action == DUE_MOVE);
 	int			part = parted ? store->part_of(item->name, item->name_len) : NOT_PARTED;
-	Renewals   *lane = r;
+	Lane	   *lane = r;
 
 	if (parted && (part < 0 || !store->has_part(part)))
 		lane = NULL;
 	else if (confirm || parted)
 		lane = lane_find(id, confirm ? item->min_replicas : 0, part);
 
-	if (lane != NULL && !lane->under_way && now >= lane->health.next_try)
+	if (lane != NULL && lane_free_at(lane, now) <= now)
 		lane->batch.items[lane->batch.nitems++] = *item;
 	else if (confirm)
 		put_off(id, item, now + CONFIRM_RETRY);
@@ -340,8 +351,9 @@ take_item(Renewals *r, const DueItem *item, int64 now, bool parted)
  * collect --- collect what is due in the store, and distribute it
  */
 static void
-collect(Renewals *r, int64 now, bool parted)
+collect(Lane *r, int64 now)
 {
+	bool		parted = is_parted(r->batch.id);
 	int			n = lt_collect_due(r->batch.id, now, true, now + HEALTH_RETRY_MAX,
 								   r->batch.items, DUE_BATCH_MAX);
 
@@ -350,64 +362,19 @@ collect(Renewals *r, int64 now, bool parted)
 		take_item(r, &r->batch.items[i], now, parted);
 }
 
-/* ----------
- * Items that replicas have to confirm
- * ----------
- */
-
-static void
-confirmed_step(Renewals *c)
-{
-	DueBatch   *b = &c->batch;
-
-	if (c->part != NOT_PARTED && !b->store->has_part(c->part))
-		renewals_end(c);
-	else if (c->under_way)
-		renewals_step_batch(c);
-	else if (b->nitems > 0)
-		renewals_start_batch(c);
-	else
-		(void) b->store->step(b->handle, STORE_NOWAIT);
-}
-
-static void
-confirmed_interests(StoreInterests *in)
-{
-	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
-
-	for (const Renewals *c = lanes; c != NULL; c = c->next)
-	{
-		if (c->replicas == 0)
-			continue;
-		if (in->n <= most)
-			c->batch.store->interests(c->batch.handle, in);
-		else
-			store_wait_until(in, lr_now() + UNWATCHED_POLL);
-	}
-}
-
-/*
- * lane_judges --- is it the entry of a node that the store has now?
- */
-static bool
-lane_judges(const Renewals *lane)
-{
-	return lane->replicas == 0 && lane->batch.store->has_part(lane->part);
-}
-
 /*
  * lanes_judge --- the store is up if all of its nodes are
  */
 static void
-lanes_judge(Renewals *r)
+lanes_judge(Lane *r)
 {
 	bool		up = false;
 	bool		down = false;
 	NodeState	state;
 
-	for (const Renewals *lane = lanes; lane != NULL; lane = lane->next)
+	for (const Lane *lane = r->next; lane != NULL; lane = lane->next)
 	{
-		if (!lane_judges(lane))
+		if (lane->ended || lane->replicas > 0)
 			continue;
 		up = up || lane->health.state == NODE_UP;
 		down = down || lane->health.state != NODE_UP;
@@ -420,89 +387,78 @@ lanes_judge(Renewals *r)
 }
 
 /*
- * renewals_step_one --- go on with a batch, or with an idle connection
+ * lane_step --- go on with a batch, or with an idle connection
  */
 static void
-renewals_step_one(Renewals *r)
+lane_step(Lane *lane)
 {
-	if (r->under_way)
-		renewals_step_batch(r);
+	if (lane->under_way)
+		renewals_step_batch(lane);
 	else
-		renewals_check_connection(r);
+		renewals_check_connection(lane);
 }
 
-static void
-renewals_start_if_due(Renewals *r, int64 now)
+static bool
+lane_wants_batch(const Lane *lane, int64 now)
 {
-	if (r->batch.nitems > 0 || health_wants_probe(&r->health, now))
-		renewals_start_batch(r);
+	return lane->batch.nitems > 0 ||
+		(lane->replicas == 0 && health_wants_probe(&lane->health, now));
 }
 
 /*
- * lanes_set_up --- have an entry for each node of the store, and end those of other nodes
+ * lanes_set_up --- have a lane for each node of the store, and end those of other nodes
  */
 static void
 lanes_set_up(StoreId id)
 {
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane->replicas == 0 && lane->health.next_probe != LR_NEVER && !lane_judges(lane))
-		{
-			renewals_end(lane);
-			lane->health.next_probe = LR_NEVER;
-		}
-	for (int i = 0; i < NODE_MASTERS; i++)
+	for (int i = 0; i < NODE_MASTERS && is_parted(id); i++)
 		if (lr_store(id)->has_part(i))
-		{
-			Renewals   *lane = lane_find(id, 0, i);
+			(void) lane_find(id, 0, i);
+	for (Lane *lane = &renewals[id]; lane != NULL; lane = lane->next)
+	{
+		bool		ended = !lane_is_there(lane);
 
-			if (lane->health.next_probe == LR_NEVER)
-				health_start(&lane->health, id, NODE_MASTER + i);
-		}
-}
-
-/*
- * renewals_step_parted --- the part of a store of several nodes in a round of the
- * watchdog
- */
-static void
-renewals_step_parted(Renewals *r)
-{
-	int64		now = lr_now();
-	bool		any = false;
-
-	lanes_set_up(r->batch.id);
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane_judges(lane))
-		{
-			renewals_step_one(lane);
-			any = any || (!lane->under_way && now >= lane->health.next_try);
-		}
-	if (any)
-		collect(r, now, true);
-	else
-		(void) lt_collect_due(r->batch.id, now, false, now + LANE_RETRY, NULL, 0);
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane_judges(lane) && !lane->under_way && now >= lane->health.next_try)
-			renewals_start_if_due(lane, now);
-	lanes_judge(r);
+		if (ended && !lane->ended && lane->part != NOT_PARTED)
+			lane_end(lane);
+		if (!ended && lane->ended && lane->replicas == 0)
+			health_start(&lane->health, id, lane->health.node);
+		lane->ended = ended;
+	}
 }
 
 /*
  * renewals_step_store --- one store's part of a round of the watchdog
+ *
+ * Leases that end while nothing can be sent to any node are noticed now and then.
  */
 static void
-renewals_step_store(Renewals *r)
+renewals_step_store(Lane *r)
 {
 	int64		now = lr_now();
+	int64		free_at = now + HEALTH_RETRY_MAX;
 
-	renewals_step_one(r);
-	if (r->under_way || now < r->health.next_try)
+	lanes_set_up(r->batch.id);
+	for (Lane *lane = r; lane != NULL; lane = lane->next)
 	{
-		renewals_expire(r, now);
-		return;
+		if (lane->ended)
+			continue;
+		lane_step(lane);
+		if (lane->replicas == 0)
+			free_at = lr_earlier(free_at, lane_free_at(lane, now));
 	}
-	collect(r, now, false);
-	renewals_start_if_due(r, now);
+	if (free_at <= now)
+		collect(r, now);
+	else if (now >= r->next_look)
+	{
+		(void) lt_collect_due(r->batch.id, now, false, Max(free_at, now + EXPIRY_INTERVAL), NULL, 0);
+		if (r->under_way)
+			r->next_look = now + EXPIRY_INTERVAL;
+	}
+	for (Lane *lane = r; lane != NULL; lane = lane->next)
+		if (!lane->ended && lane_free_at(lane, now) <= now && lane_wants_batch(lane, now))
+			renewals_start_batch(lane);
+	if (is_parted(r->batch.id))
+		lanes_judge(r);
 }
 
 /*
@@ -513,17 +469,8 @@ void
 renewals_step(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
-	{
-		if (!lr_has_store(i))
-			continue;
-		if (is_parted(i))
-			renewals_step_parted(&renewals[i]);
-		else
+		if (lr_has_store(i))
 			renewals_step_store(&renewals[i]);
-	}
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane->replicas > 0)
-			confirmed_step(lane);
 	farewell_step();
 }
 
@@ -531,15 +478,13 @@ renewals_step(void)
 void
 renewals_reconnect(StoreId store, bool place_changed)
 {
-	Renewals   *r = &renewals[store];
+	Lane	   *r = &renewals[store];
 	DueBatch   *b = &r->batch;
 
 	if (place_changed && b->store->connected(b->handle))
 		farewell_begin(b, r->under_way);
-	renewals_end(r);
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane->batch.id == store)
-			renewals_end(lane);
+	for (Lane *lane = r; lane != NULL; lane = lane->next)
+		lane_end(lane);
 }
 
 bool
@@ -562,35 +507,43 @@ renewals_retry_now(StoreId store)
  * ----------
  */
 
+/*
+ * confirmed_interests --- the sockets for what replicas have to confirm, as many as there is room
+ * for
+ */
 static void
-renewals_store_interests(Renewals *r, StoreInterests *in)
+confirmed_interests(const Lane *r, StoreInterests *in)
 {
-	r->batch.store->interests(r->batch.handle, in);
-	store_wait_until(in, r->under_way ? r->next_look :
-					 lr_earlier(health_next(&r->health), lt_next_due(r->batch.id)));
+	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
+
+	for (const Lane *lane = r; lane != NULL; lane = lane->next)
+	{
+		if (lane->ended || lane->replicas == 0)
+			continue;
+		if (in->n <= most)
+			lane->batch.store->interests(lane->batch.handle, in);
+		else
+			store_wait_until(in, lr_now() + UNWATCHED_POLL);
+	}
 }
 
 /*
- * renewals_parted_interests --- the sockets of all nodes of a store
+ * renewals_store_interests --- the sockets of all nodes of a store
  *
- * Each step checks for ended leases, whichever nodes have a batch under way.
+ * If there are several, each step checks for ended leases, whichever have a batch under way.
  */
 static void
-renewals_parted_interests(Renewals *r, StoreInterests *in)
+renewals_store_interests(const Lane *r, StoreInterests *in)
 {
-	store_wait_until(in, lt_next_due(r->batch.id));
-	for (Renewals *lane = lanes; lane != NULL; lane = lane->next)
+	for (const Lane *lane = r; lane != NULL; lane = lane->next)
 	{
-		int64		until = in->until;
-
-		if (lane->replicas > 0)
+		if (lane->ended || lane->replicas > 0)
 			continue;
 		lane->batch.store->interests(lane->batch.handle, in);
-		if (!lane_judges(lane))
-			in->until = until;
-		else if (!lane->under_way)
+		if (!lane->under_way)
 			store_wait_until(in, health_next(&lane->health));
 	}
+	store_wait_until(in, r->under_way ? r->next_look : lt_next_due(r->batch.id));
 }
 
 /*
@@ -600,15 +553,12 @@ void
 renewals_interests(StoreInterests *in)
 {
 	farewell_interests(in);
-	confirmed_interests(in);
 	for (int i = 0; i < STORE_COUNT; i++)
 	{
 		if (!lr_has_store(i))
 			continue;
-		if (is_parted(i))
-			renewals_parted_interests(&renewals[i], in);
-		else
-			renewals_store_interests(&renewals[i], in);
+		renewals_store_interests(&renewals[i], in);
+		confirmed_interests(&renewals[i], in);
 	}
 }
 
@@ -627,14 +577,8 @@ bool
 renewals_serves(NodeId node)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
-	{
-		const Renewals *r = &renewals[i];
-
-		if (lr_has_store(i) && r->health.node == node && !is_parted(i))
-			return health_serves(&r->health, &r->batch);
-	}
-	for (const Renewals *lane = lanes; lane != NULL; lane = lane->next)
-		if (lane->replicas == 0 && lane->health.node == node)
-			return health_serves(&lane->health, &lane->batch);
+		for (const Lane *lane = lr_has_store(i) ? &renewals[i] : NULL; lane != NULL; lane = lane->next)
+			if (!lane->ended && lane->replicas == 0 && lane->health.node == node)
+				return health_serves(&lane->health, &lane->batch);
 	return false;
 }
