@@ -216,12 +216,6 @@ log_dropped(const DueItem *item, const char *why)
  * ----------
  */
 
-/*
- * The most items that wait for the next batch (below DUE_BATCH_MAX); the lock table
- * keeps the rest.
- */
-#define QUEUE_MAX			1000
-
 /* Interval of checks whether anything is left at the old place. */
 #define OLD_PLACE_INTERVAL	(500 * LR_US_PER_MS)
 
@@ -230,11 +224,10 @@ typedef struct Farewell
 	DueBatch	batch;			/* its store is NULL: lockredis.url has never changed */
 	bool		active;
 	bool		under_way;
-	int			nsent;			/* its own items that are under way */
+	int			nsent;			/* items that are under way; the rest is for the next
+								 * batch */
 	int64		until;
 	int64		next_look;		/* next check whether anything is left */
-	int			nqueued;
-	DueItem    *queue;
 } Farewell;
 
 static Farewell farewell;
@@ -251,18 +244,21 @@ farewell_drop(const DueItem *item)
 		log_dropped(item, "It may have been counted where \"lockredis.url\" pointed before.");
 }
 
-static void
+/*
+ * farewell_end --- see watchdog.h
+ */
+void
 farewell_end(void)
 {
-	farewell.batch.store->disconnect(farewell.batch.handle);
-	for (int i = 0; i < farewell.nsent; i++)
-		farewell_drop(&farewell.batch.items[i]);
-	for (int i = 0; i < farewell.nqueued; i++)
-		farewell_drop(&farewell.queue[i]);
-	farewell.active = false;
-	farewell.under_way = false;
-	farewell.nsent = 0;
-	farewell.nqueued = 0;
+	DueBatch   *b = &farewell.batch;
+
+	if (!farewell.active)
+		return;
+	b->store->disconnect(b->handle);
+	for (int i = 0; i < b->nitems; i++)
+		farewell_drop(&b->items[i]);
+	b->nitems = farewell.nsent = 0;
+	farewell.active = farewell.under_way = false;
 }
 
 /*
@@ -271,9 +267,13 @@ farewell_end(void)
 static void
 farewell_answered(void)
 {
+	DueBatch   *b = &farewell.batch;
+
 	for (int i = 0; i < farewell.nsent; i++)
-		if (farewell.batch.ops[i].outcome != STORE_OK)
-			farewell_drop(&farewell.batch.items[i]);
+		if (b->ops[i].outcome != STORE_OK)
+			farewell_drop(&b->items[i]);
+	b->nitems -= farewell.nsent;
+	memmove(b->items, &b->items[farewell.nsent], sizeof(DueItem) * b->nitems);
 	farewell.nsent = 0;
 	farewell.under_way = false;
 }
@@ -289,14 +289,11 @@ farewell_begin(DueBatch *b, bool under_way)
 	DueBatch	old = *b;
 
 	if (farewell.batch.store == NULL)
-	{
-		farewell.queue = MemoryContextAlloc(TopMemoryContext,
-											sizeof(DueItem) * QUEUE_MAX);
 		due_batch_make(&farewell.batch, b->id, ROLE_JUDGE);
-	}
 	farewell_end();
 	*b = farewell.batch;
 	farewell.batch = old;
+	farewell.batch.nitems = 0;
 	old.store->stay(old.handle);
 	farewell.active = true;
 	farewell.under_way = under_way;
@@ -315,27 +312,25 @@ farewell_give_back(const DueItem *item)
 		farewell_drop(item);
 		return true;
 	}
-	if (farewell.nqueued == QUEUE_MAX)
+	if (farewell.batch.nitems == DUE_BATCH_MAX)
 		return false;
-	farewell.queue[farewell.nqueued++] = *item;
+	farewell.batch.items[farewell.batch.nitems++] = *item;
 	return true;
 }
 
 /*
- * farewell_send --- send the queued releases
+ * farewell_send --- send the releases
  */
 static void
 farewell_send(void)
 {
 	DueBatch   *b = &farewell.batch;
 
-	memcpy(b->items, farewell.queue, sizeof(DueItem) * farewell.nqueued);
 	b->nops = 0;
-	for (int i = 0; i < farewell.nqueued; i++)
+	for (int i = 0; i < b->nitems; i++)
 		add_item_op(b, b->items[i].action == DUE_DROP ? STORE_TALLY : STORE_RELEASE,
 					&b->items[i]);
-	farewell.nsent = farewell.nqueued;
-	farewell.nqueued = 0;
+	farewell.nsent = b->nitems;
 	farewell.under_way = true;
 	b->store->start(b->handle, b->ops, b->nops, lr_now() + lr_call_budget());
 }
@@ -352,7 +347,7 @@ farewell_is_over(void)
 		return false;
 	if (!farewell.batch.store->connected(farewell.batch.handle) || now >= farewell.until)
 		return true;
-	if (farewell.nqueued > 0 || now < farewell.next_look)
+	if (farewell.batch.nitems > 0 || now < farewell.next_look)
 		return false;
 	farewell.next_look = now + OLD_PLACE_INTERVAL;
 	return !lt_has_old_place();
@@ -368,21 +363,11 @@ farewell_step(void)
 
 	if (!farewell.active)
 		return;
-	if (!farewell.under_way && farewell.nqueued > 0 && lr_now() < farewell.until)
+	if (!farewell.under_way && b->nitems > 0 && lr_now() < farewell.until)
 		farewell_send();
 	if (b->store->step(b->handle, STORE_NOWAIT) && farewell.under_way)
 		farewell_answered();
 	if (farewell_is_over())
-		farewell_end();
-}
-
-/*
- * farewell_finish --- the watchdog ends, and nobody else knows what is still to be counted there
- */
-void
-farewell_finish(void)
-{
-	if (farewell.active)
 		farewell_end();
 }
 
@@ -393,7 +378,7 @@ farewell_interests(StoreInterests *in)
 		return;
 	farewell.batch.store->interests(farewell.batch.handle, in);
 	if (farewell.active && !farewell.under_way)
-		store_wait_until(in, farewell.nqueued > 0 ? 0 :
+		store_wait_until(in, farewell.batch.nitems > 0 ? 0 :
 						 Min(farewell.next_look, farewell.until));
 }
 

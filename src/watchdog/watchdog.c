@@ -320,7 +320,7 @@ lockredis_watchdog_main(Datum arg)
 
 	while (!worker_may_end(&end_at, lr_command_timeout * LR_US_PER_MS))
 		watchdog_round(end_at != 0);
-	farewell_finish();
+	farewell_end();
 	loss_log_finish();
 
 	/* With 0 the postmaster would not restart it after pg_terminate_backend. */

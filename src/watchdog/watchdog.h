@@ -102,8 +102,10 @@ extern void farewell_begin(DueBatch *b, bool under_way);
 
 /* The requests to the place that lockredis.url named before. */
 extern void farewell_step(void);
-extern void farewell_finish(void);
 extern void farewell_interests(StoreInterests *in);
+
+/* What was not done there will not be done: nobody else knows what is still to be counted. */
+extern void farewell_end(void);
 
 /* ----------
  * health.c: Is a store up?  Judged by its replies to the watchdog.  And the log of losses.
