@@ -116,22 +116,17 @@ typedef struct Discovery
 
 	int64		round_at;		/* the round is over when all have answered a
 								 * question asked later */
-	int64		ask_since;		/* when a Sentinel has news, all are asked
-								 * again for answers newer than this */
-	int64		ask_at;			/* when to do that; 0 = no news */
 	bool		judged;			/* this round was judged */
-	bool		outdated;		/* it began before the master was lost or doubted */
-	int64		lost_at;		/* when that was noted: answers to earlier
-								 * questions cannot name it again */
+	int64		lost_at;		/* when it was noted that the master was lost or
+								 * doubted: neither a round that began before nor an
+								 * answer to an earlier question can name it again */
 	int64		next_round;
 	bool		was_named;		/* the master was named at the last step, or by it; if it
 								 * is not any more, the next step notes that */
 	int64		stepped_at;		/* time of the last step */
 	int64		stalled_at;		/* we were stopped until then */
-	bool		blind;			/* nothing was judged since the start, or since
-								 * we were stopped */
-	bool		looked;			/* the last step has judged, so "blind" ends
-								 * with the next one */
+	bool		blind;			/* since the start, or since we were stopped; ends
+								 * with the step after the first one that judges */
 	int64		unconfirmed_since;	/* since when the present master is not
 									 * confirmed; 0 = it is */
 	int64		anew_since;		/* since when a majority that was set up anew
@@ -255,8 +250,7 @@ redis_discovery_start(void)
 		sentinel_open(discovery.sentinel[i], i);
 	}
 	discovery.round_at = discovery.stepped_at = lr_now();
-	discovery.ask_since = discovery.lost_at = discovery.round_at;
-	discovery.unconfirmed_since = discovery.round_at;
+	discovery.lost_at = discovery.unconfirmed_since = discovery.round_at;
 	discovery.blind = true;
 }
 
@@ -624,6 +618,15 @@ round_is_complete(int64 now)
 	return true;
 }
 
+/*
+ * round_is_outdated --- did this round begin before the master was lost or doubted?
+ */
+static bool
+round_is_outdated(void)
+{
+	return discovery.round_at < discovery.lost_at;
+}
+
 /* ----------
  * Consequences
  * ----------
@@ -775,7 +778,7 @@ judge(bool complete, int64 now)
 		topology_set_config_epoch(best->config_epoch);
 	else if (complete && best->config_epoch < present.config_epoch && begins_anew(best))
 		(void) begin_numbers_anew(best, present.config_epoch, now);
-	if (complete && best->asked_at >= discovery.lost_at && !discovery.outdated &&
+	if (complete && best->asked_at >= discovery.lost_at && !round_is_outdated() &&
 		!anybody_in_doubt(now))
 	{
 		if (!discovery.was_named)
@@ -848,35 +851,22 @@ meet_sentinels(void)
 static void
 begin_round(int64 now)
 {
-	discovery.round_at = discovery.ask_since = now;
-	discovery.ask_at = 0;
-	discovery.judged = discovery.outdated = false;
+	discovery.round_at = now;
+	discovery.judged = false;
 	discovery.next_round = now +
 		(topology_is_confirmed() && !anybody_in_doubt(now) ? ROUND_INTERVAL :
 		 ROUND_IN_DOUBT);
 }
 
 /*
- * hear_news --- a Sentinel has news: ask at once
+ * ask_soon --- a Sentinel has news, or the master is not known for sure any more: ask at once
  *
  * A round that has begun still gets its time; otherwise it might never be judged.
  */
 static void
-hear_news(int64 now)
+ask_soon(void)
 {
-	if (discovery.judged)
-		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
-	else if (discovery.ask_at == 0)
-		discovery.ask_at = Max(now, discovery.ask_since + ROUND_MIN);
-}
-
-static void
-ask_again(int64 now)
-{
-	if (discovery.ask_at == 0 || now < discovery.ask_at)
-		return;
-	discovery.ask_since = now;
-	discovery.ask_at = 0;
+	discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
 }
 
 /*
@@ -900,9 +890,8 @@ note_confirmation(int64 now)
 	/* The connection has ended, or the master is in doubt: ask at once. */
 	if (discovery.was_named && !named)
 	{
-		discovery.outdated = true;
 		discovery.lost_at = now;
-		discovery.next_round = Min(discovery.next_round, discovery.round_at + ROUND_MIN);
+		ask_soon();
 	}
 	discovery.was_named = named;
 }
@@ -918,7 +907,7 @@ note_stall(int64 now)
 {
 	if (now - discovery.stepped_at <= STALL)
 		return;
-	discovery.blind = discovery.outdated = true;
+	discovery.blind = true;
 	discovery.stalled_at = discovery.lost_at = discovery.next_round = now;
 	discovery.anew_since = 0;
 	if (discovery.unconfirmed_since != 0)
@@ -942,16 +931,15 @@ redis_discovery_step(void)
 		return;
 
 	/* The watchdog's own connection has been checked since then, too. */
-	if (discovery.looked)
-		discovery.blind = discovery.looked = false;
+	if (discovery.judged)
+		discovery.blind = false;
 	note_stall(now);
 	note_confirmation(now);
 	discovery.stepped_at = now;
-	if (now >= discovery.next_round && (discovery.judged || discovery.outdated))
+	if (now >= discovery.next_round && (discovery.judged || round_is_outdated()))
 		begin_round(now);
-	ask_again(now);
 	for (int i = 0; i < discovery.nsentinels; i++)
-		news = sentinel_step(discovery.sentinel[i], discovery.ask_since) || news;
+		news = sentinel_step(discovery.sentinel[i], discovery.round_at) || news;
 	meet_sentinels();
 	claim_step();
 	now = lr_now();
@@ -960,15 +948,12 @@ redis_discovery_step(void)
 	if (now - discovery.stepped_at > STALL)
 		return;
 	if (news)
-		hear_news(now);
+		ask_soon();
 
 	if (!discovery.judged)
 	{
-		bool		complete = round_is_complete(now);
-
-		judge(complete, now);
-		discovery.judged = complete;
-		discovery.looked = complete && discovery.blind;
+		discovery.judged = round_is_complete(now);
+		judge(discovery.judged, now);
 	}
 	in_doubt = anybody_in_doubt(now);
 	if (in_doubt)
@@ -990,12 +975,10 @@ redis_discovery_interests(StoreInterests *in)
 	if (discovery.nsentinels == 0)
 		return;
 	claim_interests(in);
-	store_wait_until(in, discovery.looked ||
+	store_wait_until(in, (discovery.judged && discovery.blind) ||
 					 (discovery.was_named && !topology_is_named()) ? 0 :
-					 discovery.judged || discovery.outdated ? discovery.next_round :
+					 discovery.judged || round_is_outdated() ? discovery.next_round :
 					 discovery.round_at + ROUND_GRACE);
-	if (discovery.ask_at != 0)
-		store_wait_until(in, discovery.ask_at);
 	for (int i = 0; i < discovery.nsentinels; i++)
 		sentinel_interests(discovery.sentinel[i], in);
 }
