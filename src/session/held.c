@@ -22,79 +22,28 @@
 
 #include "session/session.h"
 
-static inline bool
-held_key_equal(HeldKey a, HeldKey b)
-{
-	return a.len == b.len && a.kind == b.kind && a.number == b.number &&
-		memcmp(a.data, b.data, a.len) == 0;
-}
-
-/* With each_own, one name may have thousands of entries. */
-static inline uint32
-held_key_hash(HeldKey key)
-{
-	return key.hash ^ (uint32) (key.number * UINT64CONST(0x9e3779b97f4a7c15) >> 32);
-}
-
-#define SH_PREFIX held_index
-#define SH_ELEMENT_TYPE HeldEntry
-#define SH_KEY_TYPE HeldKey
-#define SH_KEY key
-#define SH_HASH_KEY(tb, k) held_key_hash(k)
-#define SH_EQUAL(tb, a, b) held_key_equal(a, b)
-#define SH_STORE_HASH
-#define SH_GET_HASH(tb, entry) (entry)->hash
-#define SH_SCOPE static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-static held_index_hash *held_index = NULL;
-
-/* For kinds with each_own: the newest entry of a key. */
-typedef struct HeldChain
-{
-	HeldKey		key;			/* with the number 0 */
-	uint64		newest;			/* 0: an entry was reserved, and there is no other */
-	uint32		hash;			/* used by simplehash */
-	char		status;			/* used by simplehash */
-} HeldChain;
-
-#define SH_PREFIX held_chains
-#define SH_ELEMENT_TYPE HeldChain
-#define SH_KEY_TYPE HeldKey
-#define SH_KEY key
-#define SH_HASH_KEY(tb, k) held_key_hash(k)
-#define SH_EQUAL(tb, a, b) held_key_equal(a, b)
-#define SH_STORE_HASH
-#define SH_GET_HASH(tb, entry) (entry)->hash
-#define SH_SCOPE static inline
-#define SH_DECLARE
-#define SH_DEFINE
-#include "lib/simplehash.h"
-
-static held_chains_hash *held_chains = NULL;
-
-/* The last number that such an entry has got. */
-static uint64 last_number = 0;
-
 /*
- * Reserved entries have no hold.  Those whose acquires fail stay until the next call
- * removes them.  The names are those of the caller, or a copy of the only one.
+ * Entries do not move.  Those of one key are next to each other in its bucket, the newest
+ * first; they may be thousands, with each_own.
  */
-static const LrName *const *reserved_names;
-static int	nreserved = 0;
-static KindId reserved_kind;
-static uint64 reserved_number;
-static LrName reserved_name;
+static dlist_head *buckets = NULL;
+static int	nbuckets = 0;		/* a power of 2, and at least the number of entries */
+static int	nheld = 0;
+
+/* Entries that are not used. */
+static dlist_head spare = DLIST_STATIC_INIT(spare);
+static int	nspare = 0;
+
+/* Memory of all this */
+static MemoryContext held_context = NULL;
 
 int64		held_commit_floor = LR_NEVER;
 int			held_nverified = 0;
 
-#define INDEX_SIZE_FIRST	16
+#define BUCKETS_FIRST		32
 
 /* An index up to this size is not made smaller. */
-#define INDEX_SIZE_KEPT		256
+#define BUCKETS_KEPT		256
 
 void
 held_copy_name(const HeldKey *key, LrName *name)
@@ -104,79 +53,38 @@ held_copy_name(const HeldKey *key, LrName *name)
 	memcpy(name->data, key->data, key->len);
 }
 
-void
-held_open(void)
-{
-	if (held_index == NULL)
-		held_index = held_index_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
-	if (held_chains == NULL)
-		held_chains = held_chains_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
-}
-
 int
 held_count(void)
 {
-	return held_index == NULL ? 0 : (int) held_index->members;
+	return nheld;
+}
+
+/* ----------
+ * Finding
+ * ----------
+ */
+
+static dlist_head *
+held_bucket(const HeldKey *key)
+{
+	return &buckets[key->hash & (nbuckets - 1)];
 }
 
 /*
- * held_trim --- if nothing is held, replace a large index by a small one
+ * held_from --- the first entry of the key in its bucket, from that node on
  */
-static void
-held_trim(void)
-{
-	held_index_hash *small;
-
-	if (held_index->members > 0 || held_index->size <= INDEX_SIZE_KEPT)
-		return;
-	small = held_index_create(TopMemoryContext, INDEX_SIZE_FIRST, NULL);
-	held_index_destroy(held_index);
-	held_index = small;
-}
-
-static HeldChain *
-held_chain_of(HeldKey key)
-{
-	key.number = 0;
-	return held_chains_lookup(held_chains, key);
-}
-
 static HeldEntry *
-held_find_number(HeldKey key, uint64 number)
+held_from(const HeldKey *key, dlist_node *node)
 {
-	if (number == 0)
-		return NULL;
-	key.number = number;
-	return held_index_lookup(held_index, key);
-}
-
-/*
- * held_reserved_key --- the key of an entry that was reserved
- */
-static HeldKey
-held_reserved_key(const LrName *name)
-{
-	HeldKey		key = held_key(name, reserved_kind);
-
-	key.number = reserved_number;
-	return key;
-}
-
-void
-held_forget_reserved(void)
-{
-	for (int i = 0; i < nreserved; i++)
+	for (; node != &held_bucket(key)->head; node = node->next)
 	{
-		HeldKey		key = held_reserved_key(reserved_names[i]);
-		HeldEntry  *entry = held_index_lookup(held_index, key);
-		HeldChain  *chain = key.number != 0 ? held_chain_of(key) : NULL;
+		HeldEntry  *entry = dlist_container(HeldEntry, link, node);
 
-		if (entry != NULL && entry->hold == LR_NONE)
-			held_index_delete_item(held_index, entry);
-		if (chain != NULL && chain->newest == 0)
-			held_chains_delete_item(held_chains, chain);
+		if (entry->key.len == key->len && entry->key.kind == key->kind &&
+			memcmp(entry->key.data, key->data, key->len) == 0)
+			return entry;
 	}
-	nreserved = 0;
+	return NULL;
 }
 
 HeldEntry *
@@ -184,22 +92,13 @@ held_find(const LrName *name, KindId kind)
 {
 	HeldKey		key = held_key(name, lr_kind(kind)->held_as);
 
-	if (held_index == NULL)
-		return NULL;
-	held_forget_reserved();
-	if (lr_kind(kind)->each_own)
-	{
-		HeldChain  *chain = held_chain_of(key);
-
-		return chain == NULL ? NULL : held_find_number(key, chain->newest);
-	}
-	return held_index_lookup(held_index, key);
+	return nheld == 0 ? NULL : held_from(&key, held_bucket(&key)->head.next);
 }
 
 HeldEntry *
 held_older(const HeldEntry *entry)
 {
-	return held_find_number(entry->key, entry->older);
+	return held_from(&entry->key, entry->link.next);
 }
 
 HeldEntry *
@@ -225,119 +124,81 @@ held_kind_of(const LrName *name, KindId first)
 	return kind;
 }
 
-HeldEntry *
-held_find_key(const HeldKey *key)
-{
-	return held_index_lookup(held_index, *key);
-}
-
 void
 held_walk(HeldCallback callback, void *arg)
 {
-	held_index_iterator it;
-	HeldEntry  *entry;
-
-	held_forget_reserved();
-	held_index_start_iterate(held_index, &it);
-	while ((entry = held_index_iterate(held_index, &it)) != NULL)
-		callback(entry, arg);
-}
-
-static void
-held_insert_chain(HeldKey key)
-{
-	HeldChain  *chain;
-	bool		found;
-
-	key.number = 0;
-	chain = held_chains_insert(held_chains, key, &found);
-	if (!found)
-		chain->newest = 0;
-}
-
-static void
-held_insert(HeldKey key)
-{
-	bool		found;
-	HeldEntry  *entry = held_index_insert(held_index, key, &found);
-
-	entry->hold = LR_NONE;
-	entry->job_count = 0;
-	entry->failed_jobs = 0;
-	entry->guard = GUARD_OFF;
-	entry->recorded = 0;
-	entry->recorded_here = false;
-	entry->taken_by = 0;
-	entry->older = entry->newer = 0;
-}
-
-/*
- * held_reserve_all --- see session.h
- *
- * What an acquire has left that failed for lack of memory is removed first.
- */
-void
-held_reserve_all(const LrName *const *names, int n, KindId kind)
-{
-	held_forget_reserved();
-	held_trim();
-	reserved_names = names;
-	reserved_kind = lr_kind(kind)->held_as;
-	reserved_number = lr_kind(kind)->each_own ? ++last_number : 0;
-	nreserved = n;
-	for (int i = 0; i < n; i++)
+	for (int i = nbuckets - 1; i >= 0; i--)
 	{
-		HeldKey		key = held_reserved_key(names[i]);
+		dlist_mutable_iter at;
 
-		if (key.number != 0)
-			held_insert_chain(key);
-		held_insert(key);
+		dlist_foreach_modify(at, &buckets[i])
+			callback(dlist_container(HeldEntry, link, at.cur), arg);
 	}
 }
 
-void
-held_reserve(const LrName *name, KindId kind)
-{
-	static const LrName *const only = &reserved_name;
+/* ----------
+ * Changes
+ * ----------
+ */
 
-	held_forget_reserved();
-	reserved_name = *name;
-	held_reserve_all(&only, 1, kind);
+/*
+ * held_resize --- make the index larger
+ */
+static void
+held_resize(int size)
+{
+	dlist_head *larger = MemoryContextAllocHuge(held_context, sizeof(dlist_head) * (Size) size);
+	dlist_head *former = buckets;
+	int			n = nbuckets;
+
+	for (int i = 0; i < size; i++)
+		dlist_init(&larger[i]);
+	buckets = larger;
+	nbuckets = size;
+	for (int i = 0; i < n; i++)
+		while (!dlist_is_empty(&former[i]))
+		{
+			dlist_node *node = dlist_pop_head_node(&former[i]);
+
+			dlist_push_tail(held_bucket(&dlist_container(HeldEntry, link, node)->key), node);
+		}
+	if (former != NULL)
+		pfree(former);
 }
 
 /*
- * held_join_chain --- make the entry the newest of its key
- *
- * Its name is in the lock table by now.
+ * held_trim --- if nothing is held, free the memory of a large index
  */
 static void
-held_join_chain(HeldEntry *entry)
+held_trim(void)
 {
-	HeldChain  *chain = held_chain_of(entry->key);
-	HeldEntry  *before = held_find_number(entry->key, chain->newest);
-
-	chain->key.data = entry->key.data;
-	entry->older = chain->newest;
-	if (before != NULL)
-		before->newer = entry->key.number;
-	chain->newest = entry->key.number;
+	if (nheld > 0 || nbuckets <= BUCKETS_KEPT)
+		return;
+	MemoryContextReset(held_context);
+	buckets = NULL;
+	nbuckets = nspare = 0;
+	dlist_init(&spare);
 }
 
-static void
-held_leave_chain(const HeldEntry *entry)
+void
+held_reserve(int n)
 {
-	HeldEntry  *newer = held_find_number(entry->key, entry->newer);
-	HeldEntry  *older = held_find_number(entry->key, entry->older);
-	HeldChain  *chain = held_chain_of(entry->key);
+	int			size = BUCKETS_FIRST;
 
-	if (older != NULL)
-		older->newer = entry->newer;
-	if (newer != NULL)
-		newer->older = entry->older;
-	else if (older != NULL)
-		chain->newest = entry->older;
-	else
-		held_chains_delete_item(held_chains, chain);
+	if (held_context == NULL)
+		held_context = AllocSetContextCreate(TopMemoryContext, "lockredis held locks",
+											 ALLOCSET_SMALL_SIZES);
+	held_trim();
+	while (size < nheld + n)
+		size *= 2;
+	if (size > nbuckets)
+		held_resize(size);
+	for (; nspare < n; nspare++)
+	{
+		HeldEntry  *entry = MemoryContextAlloc(held_context, sizeof(HeldEntry));
+
+		dlist_push_head(&spare, &entry->link);
+	}
 }
 
 void
@@ -346,23 +207,25 @@ held_note_lease(const HeldEntry *entry)
 	held_commit_floor = lr_earlier(held_commit_floor, lt_commits_until(entry->hold));
 }
 
-/*
- * held_complete --- see session.h
- *
- * From now on the key refers to the name in the lock table, which stays there as long
- * as the hold.
- */
+/* The key refers to the name in the lock table, which stays there as long as the hold. */
 HeldEntry *
-held_complete(const LrName *name, LrIndex hold, CommitGuard guard)
+held_add(const LrName *name, KindId kind, LrIndex hold, CommitGuard guard)
 {
-	HeldEntry  *entry = held_index_lookup(held_index, held_reserved_key(name));
+	HeldEntry  *entry = dlist_container(HeldEntry, link, dlist_pop_head_node(&spare));
+	HeldEntry  *older = held_find(name, kind);
 
-	entry->hold = hold;
+	nspare--;
+	memset(entry, 0, sizeof(HeldEntry));
+	entry->key = held_key(name, lr_kind(kind)->held_as);
 	entry->key.data = lt_hold_name(hold);
+	entry->hold = hold;
+	if (older != NULL)
+		dlist_insert_before(&older->link, &entry->link);
+	else
+		dlist_push_head(held_bucket(&entry->key), &entry->link);
+	nheld++;
 	held_note_lease(entry);
 	held_tighten_guard(entry, guard);
-	if (entry->key.number != 0)
-		held_join_chain(entry);
 	return entry;
 }
 
@@ -378,12 +241,12 @@ held_replace(HeldEntry *entry, LrIndex hold)
 void
 held_delete(HeldEntry *entry)
 {
-	if (entry->guard == GUARD_VERIFY)
-		held_nverified--;
-	if (entry->key.number != 0)
-		held_leave_chain(entry);
-	held_index_delete_item(held_index, entry);
-	if (held_index->members == 0)
+	held_set_guard(entry, GUARD_OFF);
+	dlist_delete(&entry->link);
+	dlist_push_head(&spare, &entry->link);
+	nspare++;
+	nheld--;
+	if (nheld == 0)
 		held_commit_floor = LR_NEVER;
 }
 

@@ -117,7 +117,7 @@ once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
 		op->min_replicas = request->terms.min_replicas;
 		op->args.together = n;
 	}
-	held_reserve_all(names, n, request->terms.kind);
+	held_reserve(n);
 	once.n = n;
 	once.names = names;
 	once.request = request;
@@ -143,7 +143,6 @@ at_once_abandon(void)
 			op->outcome == STORE_UNCONFIRMED)
 			lt_orphan_unqueued(once.names[i], &once.request->terms, op);
 	}
-	held_forget_reserved();
 }
 
 /*
@@ -192,12 +191,11 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		entry = held_complete(once.names[i], hold, terms->guard);
+		entry = held_add(once.names[i], terms->kind, hold, terms->guard);
 		track_acquired(entry, terms->scope);
 	}
 	lr_count_many(STAT_ACQUIRES, had);
 	once.active = false;
-	held_forget_reserved();
 
 	if (too_late)
 		wait_report_too_late(terms);
@@ -385,7 +383,7 @@ multi_undo_again(const Multi *m, const MultiAgain *again)
 
 	lt_look(entry->hold, &view);
 	if (again->before.count == 0 && scope == SCOPE_XACT)
-		track_forget_hold(entry->hold);
+		track_forget_hold(entry);
 	view.scope[scope] = again->before;
 	(void) lt_set_scope(entry->hold, scope, &again->before, 0, 0);
 	held_set_guard(entry, again->guard);
@@ -399,7 +397,7 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 	if (entry == NULL)
 		return;
 	if (m->request.terms.scope == SCOPE_XACT)
-		track_forget_hold(entry->hold);
+		track_forget_hold(entry);
 	(void) release_add(entry, false, NULL);
 }
 
@@ -569,7 +567,6 @@ multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 	PG_TRY();
 	{
 		multi_sort_out(&m, names, n);
-		track_reserve(n);
 		release_reserve(held_count() + m.nfresh);
 		multi_stock(&m);
 		taken = multi_take(&m);

@@ -49,7 +49,6 @@ session_enter(void)
 	if (entered)
 		return;
 
-	held_open();
 	ask_open();
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
@@ -66,7 +65,6 @@ session_discard(void)
 
 	if (held_count() == 0)
 		return;
-	held_forget_reserved();
 	release_everything(&tally);
 	track_forget_unlocked_losses();
 	if (tally.unanswered > 0)
@@ -300,7 +298,6 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 	LrIndex		hold;
 
 	session_enter();
-	track_reserve(1);
 	entry = held_find(name, request->terms.kind);
 	if (entry != NULL && lr_kind(request->terms.kind)->each_own)
 		session_refuse_any_lost(name, request->terms.kind);
@@ -316,13 +313,10 @@ session_lock(const LrName *name, const AcquireRequest *request, HeldEntry **got)
 		session_require_beside(name, request->terms.kind);
 	request_require_store(request->terms.kind, current_store());
 	release_reserve(held_count() + 1);
-	held_reserve(name, request->terms.kind);
+	held_reserve(1);
 	if (!wait_for_lock(name, request, &hold))
-	{
-		held_forget_reserved();
 		return false;
-	}
-	entry = held_complete(name, hold, request->terms.guard);
+	entry = held_add(name, request->terms.kind, hold, request->terms.guard);
 	track_acquired(entry, request->terms.scope);
 	long_wait_acquired(name);
 	if (got)

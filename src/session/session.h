@@ -16,6 +16,7 @@
 #include "lockredis.h"
 
 #include "common/cryptohash.h"
+#include "lib/ilist.h"
 #include "storage/ipc.h"
 
 #include "kinds/kind.h"
@@ -83,38 +84,54 @@ extern void idle_mind(void);
 
 typedef struct HeldKey
 {
-	const char *data;			/* in the lock table, once held */
+	const char *data;			/* of an entry: in the lock table */
 	int			len;
 	uint32		hash;			/* of the name */
 	KindId		kind;			/* of an entry: the LockKind.held_as of its lock */
-	uint64		number;			/* number of the entry if its kind has each_own; otherwise
-								 * 0 */
 } HeldKey;
+
+typedef enum TrackKind
+{
+	TRACK_HOLD,					/* a transaction-level hold */
+	TRACK_RECORDED,				/* a token was written to the fence table */
+	TRACK_COUNT					/* a number changes after the commit */
+} TrackKind;
+
+/* Something that a transaction has done; see track.c. */
+typedef struct Track
+{
+	dlist_node	link;
+	TrackKind	kind;
+	SubTransactionId subid;
+	struct HeldEntry *entry;	/* hold, recorded: of the lock */
+	int64		before;			/* recorded: the token that was recorded before */
+	HeldKey		key;			/* count: the name; its data is in the record */
+	LrIndex		hold;			/* count: the record */
+	int64		amount;			/* count: change of the number */
+	bool		first;			/* count: this entry made the record */
+} Track;
 
 typedef struct HeldEntry
 {
+	dlist_node	link;			/* in the index */
 	HeldKey		key;
-	LrIndex		hold;			/* LR_NONE: reserved by an acquire */
+	LrIndex		hold;
 	int			job_count;		/* session-level holds of the job runner, which only that
 								 * releases */
-	int			failed_jobs;	/* those of them that the abort has to release */
 	CommitGuard guard;			/* as in the lock table */
 	int64		recorded;		/* fencing token that this hold recorded in the
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* this transaction recorded it, and has locked its row */
 	SubTransactionId taken_in;	/* session level: taken in this subtransaction */
 	uint64		taken_by;		/* of that transaction */
-	uint64		older;			/* each_own: numbers of the next entries of the same key; */
-	uint64		newer;			/* 0 = there is none */
-	uint32		hash;			/* used by simplehash */
-	char		status;			/* used by simplehash */
+	Track		track;			/* transaction level: what track.c knows of it */
 } HeldEntry;
 
 /* The index key of a lock.  It points into *name. */
 static inline HeldKey
 held_key(const LrName *name, KindId kind)
 {
-	HeldKey		key = {name->data, name->len, name->hash, kind, 0};
+	HeldKey		key = {name->data, name->len, name->hash, kind};
 
 	return key;
 }
@@ -122,10 +139,7 @@ held_key(const LrName *name, KindId kind)
 /* Copy the name of an index key. */
 extern void held_copy_name(const HeldKey *key, LrName *name);
 
-/* Must be called before all other functions of held.c.  May raise. */
-extern void held_open(void);
-
-/* The number of entries, including one that an interrupted acquire has left. */
+/* The number of entries. */
 extern int	held_count(void);
 
 /*
@@ -136,7 +150,6 @@ extern int	held_count(void);
 extern HeldEntry *held_find(const LrName *name, KindId kind);
 extern HeldEntry *held_older(const HeldEntry *entry);
 extern HeldEntry *held_find_owner(const LrName *name, KindId kind, uint64 owner);
-extern HeldEntry *held_find_key(const HeldKey *key);
 
 /*
  * The kind as which the session holds the key: "first" if it holds it as that, or not
@@ -145,31 +158,24 @@ extern HeldEntry *held_find_key(const HeldKey *key);
  */
 extern KindId held_kind_of(const LrName *name, KindId first);
 
-/* Call the function for each entry.  It may delete that one, and no other. */
+/*
+ * Call the function for each entry, those of one key one after the other.  It may delete
+ * that entry, and no other.
+ */
 typedef void (*HeldCallback) (HeldEntry *entry, void *arg);
 extern void held_walk(HeldCallback callback, void *arg);
 
 /*
- * An acquire makes its entry before it asks the store, because nothing may fail
- * afterwards.  When the lock is acquired, held_complete adds the hold to the entry; it
- * never raises.  held_reserve_all: the same for several locks at once, of a kind without
- * each_own.  These names must stay valid until all entries have been completed or
- * forgotten.
+ * An acquire reserves room for its entries before it asks the store, because nothing may
+ * fail afterwards.  When a lock is acquired, held_add makes its entry; it never raises.
  */
-extern void held_reserve(const LrName *name, KindId kind);
-extern void held_reserve_all(const LrName *const *names, int n, KindId kind);
-extern HeldEntry *held_complete(const LrName *name, LrIndex hold, CommitGuard guard);
-
-/*
- * Remove entries that were reserved and not completed.  held_find, held_walk and
- * held_reserve do that, too.
- */
-extern void held_forget_reserved(void);
+extern void held_reserve(int n);
+extern HeldEntry *held_add(const LrName *name, KindId kind, LrIndex hold, CommitGuard guard);
 
 /* The lock was released and acquired again: the entry gets the new hold. */
 extern void held_replace(HeldEntry *entry, LrIndex hold);
 
-/* Delete an entry.  That may move other entries. */
+/* Delete an entry. */
 extern void held_delete(HeldEntry *entry);
 
 /*
@@ -197,53 +203,31 @@ extern int	held_nverified;
  * ----------
  */
 
-/* ---- the stack ---- */
+/* ---- what it has done, in this order ---- */
 
-typedef enum TrackKind
-{
-	TRACK_HOLD,					/* a transaction-level hold */
-	TRACK_RECORDED,				/* a token was written to the fence table */
-	TRACK_COUNT					/* a number changes after the commit */
-} TrackKind;
+extern dlist_head tracks;
 
-typedef struct Track
-{
-	TrackKind	kind;
-	SubTransactionId subid;
-	HeldKey		key;			/* its data stays valid while the lock is held */
-	LrIndex		hold;			/* the hold; count: the record */
-	uint64		owner;			/* recorded: owner number of the hold */
-	int64		before;			/* recorded: the token that was recorded before */
-	int64		amount;			/* count: change of the number */
-	bool		first;			/* count: this entry made the record */
-} Track;
-
-/* Reserve room for n entries.  May raise. */
-extern void track_reserve(int n);
-
-/*
- * Record in the present subtransaction that the part of a scope was taken of a hold, or
- * that a token was recorded.  Never raise.
- */
-extern void track_acquired(HeldEntry *entry, LockScope scope);
-extern void track_recorded(HeldEntry *entry, int64 token);
-
-/* Record that "amount" was added to what is counted after the commit. */
-extern void track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first);
-
-/* A transaction-level hold is released before its subtransaction ends. */
-extern void track_forget_hold(LrIndex hold);
-
-/* The number of entries, each entry, the oldest first, and is one of them of that kind? */
-extern int	track_count(void);
-extern const Track *track_at(int i);
+/* Is something of that kind among it? */
 extern bool track_has(TrackKind kind);
 
-/* Index of the first entry of that subtransaction, which must be the innermost one. */
-extern int	track_first_of(SubTransactionId subid);
+/*
+ * Record in the present subtransaction that the part of a scope was taken of a hold.
+ * Never raises.
+ */
+extern void track_acquired(HeldEntry *entry, LockScope scope);
 
-/* Remove the entries from "first" on. */
-extern void track_cut(int first);
+/* A transaction-level hold is released before its subtransaction ends. */
+extern void track_forget_hold(HeldEntry *entry);
+
+/* Record that a token of a transaction-level hold was recorded.  May raise. */
+extern void track_recorded(HeldEntry *entry, int64 token);
+
+/*
+ * A number is about to change after the commit: get room to record that, which may raise;
+ * and record it, which does not.  "hold": the record in the lock table, if there is one.
+ */
+extern Track *track_for_count(LrIndex hold);
+extern void track_count_later(Track *t, const HeldKey *key, LrIndex hold, int64 amount);
 
 /* ---- unlocked losses ---- */
 
@@ -270,10 +254,10 @@ extern const LrName *track_get_unlocked_loss(const HoldView **view);
  */
 extern void track_forget_unlocked_losses(void);
 
-/* Forget those of a subtransaction.  Its entries are removed later, by track_cut(). */
+/* Forget those of a subtransaction. */
 extern void track_abort_sub(SubTransactionId subid);
 
-/* The transaction has ended, and its entries have been removed. */
+/* The transaction has ended, and what it has done was dealt with. */
 extern void track_end_transaction(void);
 
 /* ---- warnings, each once per transaction ---- */
@@ -302,9 +286,10 @@ extern void xact_register_callbacks(void);
 extern void xact_before_commit_prepared(void);
 
 /*
- * The command of the job runner has failed: release its hold at the end of the abort.
+ * A job has failed, and with it all in whose commands it was run: release the holds of the
+ * job runner at the end of the abort.
  */
-extern void xact_release_job_at_abort(const LrName *name, KindId kind);
+extern void xact_job_failed(void);
 
 /* ----------
  * unowned.c: Token locks, which belong to whoever knows the token.
@@ -407,8 +392,8 @@ extern bool session_unlock(const LrName *name, KindId kind);
  */
 extern bool session_multi_unlock(const LrName *const *names, int n, KindId kind);
 
-/* Release a hold of the job runner, which session_unlock does not touch. */
-extern bool session_unlock_job(const LrName *name, KindId kind);
+/* Release a hold of the job runner, which session_unlock does not touch.  False: it was lost. */
+extern bool session_unlock_job(const LrName *name, HeldEntry *entry);
 
 /* Release all session-level holds.  Returns the number of keys. */
 extern int64 session_unlock_all(void);

@@ -3,7 +3,7 @@
  * track.c
  *	  What a transaction remembers for each of its subtransactions.
  *
- * This is a stack of what was done in them, and a note of a loss.  A subtransaction
+ * This is a list of what was done in them, and a note of a loss.  A subtransaction
  * that aborts removes its entries, and forgets its losses.
  *
  * Numbers of subtransactions grow within a transaction, and only the innermost one ends.
@@ -11,7 +11,7 @@
  * what has its number or a greater one; and nothing has to be passed on to a parent.
  *
  * This file only remembers: transaction.c does what has to be done for an entry when it
- * goes.  Nothing but track_reserve() raises or allocates.
+ * goes.  The entry of a hold is in the index (held.c); others live as long as the transaction.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -27,9 +27,10 @@
 
 #include "session/session.h"
 
-static Track *tracks = NULL;
-static int	ntracks = 0;
-static int	tracks_size = 0;
+dlist_head	tracks = DLIST_STATIC_INIT(tracks);
+
+/* For the next count that needs an entry. */
+static Track *spare_count = NULL;
 
 /* A lost session-level lock that was unlocked in this transaction. */
 typedef struct UnlockedLoss
@@ -50,48 +51,29 @@ static bool warned_unlock = false;
 int			track_procedural_depth = 0;
 
 /* ----------
- * The stack
+ * What was done
  * ----------
  */
 
-#define TRACKS_FIRST		8
-
-/* An array up to this size is not made smaller. */
-#define TRACKS_KEPT			128
-
-void
-track_reserve(int n)
+bool
+track_has(TrackKind kind)
 {
-	int			size;
+	dlist_iter	at;
 
-	if (ntracks == 0 && tracks_size > TRACKS_KEPT)
+	dlist_foreach(at, &tracks)
 	{
-		pfree(tracks);
-		tracks = NULL;
-		tracks_size = 0;
+		if (dlist_container(Track, link, at.cur)->kind == kind)
+			return true;
 	}
-	if (ntracks + n <= tracks_size)
-		return;
-	size = Max(tracks_size, TRACKS_FIRST);
-	while (size < ntracks + n)
-		size *= 2;
-	if (tracks == NULL)
-		tracks = MemoryContextAlloc(TopMemoryContext, sizeof(Track) * size);
-	else
-		tracks = repalloc_huge(tracks, sizeof(Track) * (Size) size);
-	tracks_size = size;
+	return false;
 }
 
-static Track *
-track_push(TrackKind kind)
+static void
+track_push(Track *t, TrackKind kind)
 {
-	Track	   *t = &tracks[ntracks++];
-
-	Assert(ntracks <= tracks_size);
-	memset(t, 0, sizeof(Track));
 	t->kind = kind;
 	t->subid = GetCurrentSubTransactionId();
-	return t;
+	dlist_push_tail(&tracks, &t->link);
 }
 
 void
@@ -104,102 +86,61 @@ track_acquired(HeldEntry *entry, LockScope scope)
 	}
 	else
 	{
-		Track	   *t = track_push(TRACK_HOLD);
-
-		t->key = entry->key;
-		t->hold = entry->hold;
+		entry->track.entry = entry;
+		track_push(&entry->track, TRACK_HOLD);
 	}
 }
 
-/*
- * track_forget_hold --- see session.h
- *
- * The hold was acquired together with others, of which one was not free.  They are
- * released in reverse order, so this is the newest entry, or nearly.
- */
 void
-track_forget_hold(LrIndex hold)
+track_forget_hold(HeldEntry *entry)
 {
-	for (int i = ntracks - 1; i >= 0; i--)
-		if (tracks[i].kind == TRACK_HOLD && tracks[i].hold == hold)
-		{
-			memmove(&tracks[i], &tracks[i + 1], sizeof(Track) * (ntracks - 1 - i));
-			ntracks--;
-			return;
-		}
+	dlist_delete(&entry->track.link);
 }
 
 void
 track_recorded(HeldEntry *entry, int64 token)
 {
-	Track	   *t = track_push(TRACK_RECORDED);
+	Track	   *t = MemoryContextAllocZero(TopMemoryContext, sizeof(Track));
 
-	t->key = entry->key;
-	t->owner = lt_owner(entry->hold);
+	t->entry = entry;
 	t->before = entry->recorded;
+	track_push(t, TRACK_RECORDED);
 	entry->recorded = token;
 	entry->recorded_here = true;
 }
 
 /*
- * track_count_later --- see session.h
+ * track_for_count --- see session.h
  *
  * If the newest entry is of the same record, and of this subtransaction or one that has
  * committed into it, it gets the amount: most transactions count one name.
  */
-void
-track_count_later(const HeldKey *key, LrIndex hold, int64 amount, bool first)
+Track *
+track_for_count(LrIndex hold)
 {
-	Track	   *t = ntracks > 0 ? &tracks[ntracks - 1] : NULL;
-
-	if (!first && t != NULL && t->kind == TRACK_COUNT && t->hold == hold &&
-		t->subid >= GetCurrentSubTransactionId())
+	if (hold != LR_NONE && !dlist_is_empty(&tracks))
 	{
-		t->amount += amount;
-		return;
+		Track	   *t = dlist_tail_element(Track, link, &tracks);
+
+		if (t->kind == TRACK_COUNT && t->hold == hold &&
+			t->subid >= GetCurrentSubTransactionId())
+			return t;
 	}
-	t = track_push(TRACK_COUNT);
+	if (spare_count == NULL)
+		spare_count = MemoryContextAllocZero(TopMemoryContext, sizeof(Track));
+	return spare_count;
+}
+
+void
+track_count_later(Track *t, const HeldKey *key, LrIndex hold, int64 amount)
+{
+	t->amount += amount;
+	if (t != spare_count)
+		return;
+	spare_count = NULL;
 	t->key = *key;
 	t->hold = hold;
-	t->amount = amount;
-	t->first = first;
-}
-
-int
-track_count(void)
-{
-	return ntracks;
-}
-
-const Track *
-track_at(int i)
-{
-	return &tracks[i];
-}
-
-bool
-track_has(TrackKind kind)
-{
-	for (int i = 0; i < ntracks; i++)
-		if (tracks[i].kind == kind)
-			return true;
-	return false;
-}
-
-int
-track_first_of(SubTransactionId subid)
-{
-	int			first = ntracks;
-
-	while (first > 0 && tracks[first - 1].subid >= subid)
-		first--;
-	return first;
-}
-
-void
-track_cut(int first)
-{
-	ntracks = first;
+	track_push(t, TRACK_COUNT);
 }
 
 /* ----------

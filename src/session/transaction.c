@@ -12,7 +12,7 @@
  * a few round trips of a store that is far away.  Nothing in there raises, allocates or
  * looks at the latch; see release_run_at_end().
  *
- * What belongs to a subtransaction is on a stack (track.c); one that aborts removes its
+ * What belongs to a subtransaction is in a list (track.c); one that aborts removes its
  * entries.
  *
  * Copyright (c) 2026, lockredis contributors
@@ -32,8 +32,8 @@
 
 static bool committing = false;
 
-/* How many jobs have failed whose holds the abort has to give back. */
-static int	nfailed_jobs = 0;
+/* A job has failed: the abort has to give back the holds of all jobs. */
+static bool job_failed = false;
 
 /*
  * xact_clean_up --- clean up everything that an error has left unfinished; never raises
@@ -50,7 +50,6 @@ xact_clean_up(void)
 	monitor_abandon();
 	lt_return_rows();
 	release_clean_up();
-	held_forget_reserved();
 }
 
 /* ----------
@@ -63,39 +62,31 @@ xact_clean_up(void)
  * batch
  */
 static void
-xact_end_hold(const Track *t)
+xact_end_hold(HeldEntry *entry)
 {
-	HeldEntry  *entry = held_find_key(&t->key);
 	HoldView	view;
 	ScopeHold	none;
 
-	Assert(entry != NULL && entry->hold == t->hold);
-	lt_look(t->hold, &view);
+	lt_look(entry->hold, &view);
 	if (view.scope[SCOPE_SESSION].count == 0)
 	{
 		(void) release_add(entry, true, NULL);
 		return;
 	}
 	memset(&none, 0, sizeof(none));
-	(void) lt_set_scope(t->hold, SCOPE_XACT, &none, 0, 0);
-	lt_set_committing(t->hold, false);
+	(void) lt_set_scope(entry->hold, SCOPE_XACT, &none, 0, 0);
+	lt_set_committing(entry->hold, false);
 }
 
 /*
  * xact_end_record --- the row of a recorded token is unlocked
- *
- * The hold may have been released meanwhile, and the key acquired again.
  */
 static void
 xact_end_record(const Track *t, bool commit)
 {
-	HeldEntry  *entry = held_find_key(&t->key);
-
-	if (entry == NULL || lt_owner(entry->hold) != t->owner)
-		return;
-	entry->recorded_here = false;
+	t->entry->recorded_here = false;
 	if (!commit)
-		entry->recorded = t->before;
+		t->entry->recorded = t->before;
 }
 
 /*
@@ -114,25 +105,33 @@ xact_end_count(const Track *t, bool commit)
 }
 
 /*
- * xact_end_from --- end the entries of the stack from "first" on, and remove them
+ * xact_end_tracks --- end what was done in that subtransaction, or in one that has committed
+ * into it, the newest first
  *
- * Recorded tokens come first, since the keys of released holds are not there any more;
- * the newest of them first, as each restores what was recorded before it.
+ * A token is recorded under a transaction-level hold, so that entry of it is newer than that of
+ * the hold.
  */
 static void
-xact_end_from(int first, bool commit)
+xact_end_tracks(SubTransactionId subid, bool commit)
 {
-	int			top = track_count();
+	while (!dlist_is_empty(&tracks))
+	{
+		Track	   *t = dlist_tail_element(Track, link, &tracks);
 
-	for (int i = top - 1; i >= first; i--)
-		if (track_at(i)->kind == TRACK_RECORDED)
-			xact_end_record(track_at(i), commit);
-	for (int i = first; i < top; i++)
-		if (track_at(i)->kind == TRACK_HOLD)
-			xact_end_hold(track_at(i));
-		else if (track_at(i)->kind == TRACK_COUNT)
-			xact_end_count(track_at(i), commit);
-	track_cut(first);
+		if (t->subid < subid)
+			return;
+		dlist_delete(&t->link);
+		if (t->kind == TRACK_HOLD)
+		{
+			xact_end_hold(t->entry);
+			continue;
+		}
+		if (t->kind == TRACK_RECORDED)
+			xact_end_record(t, commit);
+		else
+			xact_end_count(t, commit);
+		pfree(t);
+	}
 }
 
 static void
@@ -156,15 +155,10 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 static void
 xact_end_aborted_sub(void)
 {
-	int			first;
-
-	if (track_count() == 0 || !IsSubTransaction() ||
+	if (dlist_is_empty(&tracks) || !IsSubTransaction() ||
 		CurrentResourceOwner != CurTransactionResourceOwner)
 		return;
-	first = track_first_of(GetCurrentSubTransactionId());
-	if (first == track_count())
-		return;
-	xact_end_from(first, false);
+	xact_end_tracks(GetCurrentSubTransactionId(), false);
 	release_run_at_end();
 }
 
@@ -176,12 +170,11 @@ xact_end_failed_job(HeldEntry *entry, void *arg)
 {
 	HoldView	view;
 
-	if (entry->failed_jobs == 0)
+	if (entry->job_count == 0)
 		return;
 	lt_look(entry->hold, &view);
-	entry->job_count -= entry->failed_jobs;
-	view.scope[SCOPE_SESSION].count -= entry->failed_jobs;
-	entry->failed_jobs = 0;
+	view.scope[SCOPE_SESSION].count -= entry->job_count;
+	entry->job_count = 0;
 	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
 	{
 		(void) release_add(entry, true, NULL);
@@ -220,13 +213,13 @@ xact_release_callback(ResourceReleasePhase phase, bool is_commit, bool is_top_le
 
 	if (!is_commit)
 		xact_clean_up();
-	if (track_count() > 0 || nfailed_jobs > 0)
+	if (!dlist_is_empty(&tracks) || job_failed)
 	{
-		xact_end_from(0, is_commit);
-		if (nfailed_jobs > 0 && !is_commit)
+		xact_end_tracks(TopSubTransactionId, is_commit);
+		if (job_failed && !is_commit)
 		{
 			held_walk(xact_end_failed_job, NULL);
-			nfailed_jobs = 0;
+			job_failed = false;
 		}
 		release_end_transaction();
 		lt_check_transaction_end();
@@ -275,6 +268,7 @@ xact_guard_commit(void)
 {
 	bool		has_xid = TransactionIdIsValid(GetTopTransactionIdIfAny());
 	bool		signalled;
+	dlist_iter	at;
 
 	if (proc_exit_inprogress || !ask_is_open())
 		return;
@@ -284,9 +278,13 @@ xact_guard_commit(void)
 	guard_check_holds(has_xid);
 	if (signalled)
 		CHECK_FOR_INTERRUPTS();
-	for (int i = 0; i < track_count(); i++)
-		if (track_at(i)->kind == TRACK_HOLD)
-			lt_set_committing(track_at(i)->hold, true);
+	dlist_foreach(at, &tracks)
+	{
+		const Track *t = dlist_container(Track, link, at.cur);
+
+		if (t->kind == TRACK_HOLD)
+			lt_set_committing(t->entry->hold, true);
+	}
 }
 
 void
@@ -369,14 +367,7 @@ xact_register_callbacks(void)
 }
 
 void
-xact_release_job_at_abort(const LrName *name, KindId kind)
+xact_job_failed(void)
 {
-	HeldEntry  *entry = held_find(name, kind);
-
-	while (entry != NULL && entry->failed_jobs == entry->job_count)
-		entry = held_older(entry);
-	if (entry == NULL)
-		return;
-	entry->failed_jobs++;
-	nfailed_jobs++;
+	job_failed = true;
 }

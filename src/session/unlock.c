@@ -55,34 +55,6 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 }
 
 /*
- * unlock_last --- release the last hold of a key
- */
-static bool
-unlock_last(const LrName *name, HeldEntry *entry)
-{
-	HoldView	view;
-	ReleaseTally tally;
-
-	if (!release_add(entry, true, &view))
-	{
-		report_lost(WARNING, name, &view);
-		return false;
-	}
-	release_run(lr_now() + lr_call_budget(), STORE_WAIT, &tally);
-	if (tally.gone > 0)
-	{
-		if (!lr_kind(view.kind)->each_own)
-			unlock_ask_who_took(name, &view);
-		report_lost(WARNING, name, &view);
-		return false;
-	}
-	track_warn_early_unlock();
-	if (tally.unanswered > 0)
-		ask_report_failure(WARNING, tally.failure);
-	return true;
-}
-
-/*
  * unlock_lost --- report a loss to the session, and drop its part of the hold
  *
  * If the transaction has the lock, too, it sees the loss at its commit; so does the job
@@ -161,115 +133,33 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool 
 }
 
 /*
- * unlock_holds --- release n session-level holds of a key
- */
-static bool
-unlock_holds(const LrName *name, HeldEntry *entry, HoldView *view, int n, bool *warned)
-{
-	if (view->state == HOLD_LOST)
-		return unlock_lost(name, entry, view);
-	if (view->scope[SCOPE_SESSION].count == n &&
-		view->scope[SCOPE_XACT].count == 0)
-		return unlock_last(name, entry);
-	if (view->scope[SCOPE_SESSION].count == n)
-		return unlock_leave_to_xact(name, entry, view, warned);
-	unlock_lower_count(entry, view, n);
-	return true;
-}
-
-/*
- * unlock_find --- the entry that redis_unlock releases, and a view of it; NULL: none
+ * unlock_find --- the entry that redis_unlock releases; NULL: none
  *
  * Holds of the job runner do not count: the user cannot release them.  With each_own,
  * this is the newest entry, or the newest lost one if there is one.
  */
 static HeldEntry *
-unlock_find(const LrName *name, KindId kind, HoldView *view)
+unlock_find(const LrName *name, KindId kind)
 {
 	HeldEntry  *found = NULL;
 
 	for (HeldEntry *entry = held_find(name, kind); entry != NULL; entry = held_older(entry))
 	{
-		HoldView	seen;
+		HoldView	view;
 
-		lt_look(entry->hold, &seen);
-		if (seen.scope[SCOPE_SESSION].count <= entry->job_count ||
-			(found != NULL && seen.state != HOLD_LOST))
+		lt_look(entry->hold, &view);
+		if (view.scope[SCOPE_SESSION].count <= entry->job_count ||
+			(found != NULL && view.state != HOLD_LOST))
 			continue;
-		*view = seen;
 		found = entry;
-		if (seen.state == HOLD_LOST || lt_lost_count() == 0)
+		if (view.state == HOLD_LOST || lt_lost_count() == 0)
 			break;
 	}
 	return found;
 }
 
-/*
- * unlock_find_job --- the newest entry with a hold of a job that has not failed
- */
-static HeldEntry *
-unlock_find_job(const LrName *name, KindId kind)
-{
-	HeldEntry  *entry = held_find(name, kind);
-
-	while (entry != NULL && lr_kind(kind)->each_own &&
-		   entry->job_count <= entry->failed_jobs)
-		entry = held_older(entry);
-	return entry;
-}
-
-/*
- * session_unlock --- see session.h
- */
-bool
-session_unlock(const LrName *name, KindId kind)
-{
-	HeldEntry  *entry;
-	HoldView	view;
-	bool		warned = false;
-
-	session_enter();
-	entry = unlock_find(name, kind, &view);
-	if (entry != NULL)
-		return unlock_holds(name, entry, &view, 1, &warned);
-	session_report_not_held(WARNING, name, kind);
-	return false;
-}
-
-/*
- * session_unlock_job --- see session.h
- *
- * The present transaction has begun after the job's last commit, and has done nothing
- * under the lock, so a loss does not concern it.  If the session has other holds of the
- * lock, their loss is still to be reported.
- */
-bool
-session_unlock_job(const LrName *name, KindId kind)
-{
-	HeldEntry  *entry;
-	HoldView	view;
-
-	entry = unlock_find_job(name, kind);
-	if (entry == NULL)
-		return false;
-	lt_look(entry->hold, &view);
-	entry->job_count--;
-	if (view.scope[SCOPE_SESSION].count == 1)
-	{
-		bool		warned = false;
-		bool		released = unlock_holds(name, entry, &view, 1, &warned);
-
-		track_forget_unlocked_losses();
-		return released;
-	}
-	unlock_lower_count(entry, &view, 1);
-	if (view.state == HOLD_LOST)
-		report_lost(WARNING, name, &view);
-	return view.state == HOLD_HELD;
-}
-
 /* ----------
- * Several at once
+ * The locks that one call releases
  * ----------
  */
 
@@ -278,7 +168,7 @@ typedef enum UnlockFate
 {
 	UNLOCK_IN_BATCH,			/* its last hold is in the batch, or was lost: see the view */
 	UNLOCK_LATER,				/* others hold it, too */
-	UNLOCK_NOT_HELD,
+	UNLOCK_NOT_HELD,			/* or it was lost, and that has been reported */
 	UNLOCK_DONE
 } UnlockFate;
 
@@ -286,7 +176,7 @@ typedef struct UnlockItem
 {
 	LrName		name;
 	KindId		kind;
-	uint64		number;			/* as in HeldKey */
+	HeldEntry  *entry;			/* of one that others hold, too */
 	UnlockFate	fate;
 	bool		reported;		/* its loss was reported */
 	HoldView	view;			/* of one in the batch */
@@ -296,21 +186,23 @@ typedef struct UnlockList
 {
 	int			n;
 	UnlockItem *items;
+	int			most;			/* how many holds of each are released */
 } UnlockList;
 
 static void
-unlock_make_list(UnlockList *list, int room)
+unlock_make_list(UnlockList *list, int room, int most)
 {
 	list->n = 0;
 	list->items = palloc_extended(sizeof(UnlockItem) * (Size) room, MCXT_ALLOC_HUGE);
+	list->most = most;
 }
 
 /*
- * unlock_add --- add an entry, of which at most so many holds are released, or a key that is
- * not held; the last hold goes into the batch, unless it is that of a job
+ * unlock_add --- add an entry, or a key that is not held; the last hold goes into the batch,
+ * unless it is that of a job
  */
 static void
-unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry, int most)
+unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry)
 {
 	UnlockItem *item = &list->items[list->n++];
 	HoldView	view;
@@ -321,11 +213,11 @@ unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry, 
 	item->fate = UNLOCK_NOT_HELD;
 	if (entry == NULL)
 		return;
-	item->number = entry->key.number;
+	item->entry = entry;
 	item->fate = UNLOCK_LATER;
 	lt_look(entry->hold, &view);
 	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0 ||
-		view.scope[SCOPE_SESSION].count > most)
+		view.scope[SCOPE_SESSION].count > list->most)
 		return;
 	item->fate = UNLOCK_IN_BATCH;
 	(void) release_add(entry, true, &item->view);
@@ -391,13 +283,21 @@ unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 }
 
 /*
- * unlock_report --- report what else came of a batch, in warnings
+ * unlock_report --- report what came of a batch, in warnings
  *
  * Losses come first, since a pending cancel raises after any of the warnings.
  */
 static void
-unlock_report(const ReleaseTally *tally)
+unlock_report(UnlockList *list, const ReleaseTally *tally)
 {
+	if (list->n == 1 && tally->gone > 0 && !lr_kind(list->items[0].kind)->each_own)
+		unlock_ask_who_took(&list->items[0].name, &list->items[0].view);
+	if (list->most > 1 && tally->gone > 1)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("%d Redis locks were lost", tally->gone)));
+	else
+		unlock_report_losses(list);
 	if (tally->released > 0)
 		track_warn_early_unlock();
 	if (tally->unanswered > 0)
@@ -407,45 +307,105 @@ unlock_report(const ReleaseTally *tally)
 /*
  * unlock_rest --- release session-level holds of a lock that did not go into the batch
  *
- * At most so many, and none of the job runner.
+ * At most so many, and none of the job runner.  The store does not count them.
  */
 static bool
 unlock_rest(const UnlockItem *item, int most, bool *warned)
 {
-	HeldKey		key = held_key(&item->name, item->kind);
-	HeldEntry  *entry;
+	HeldEntry  *entry = item->entry;
 	HoldView	view;
 	int			n;
 
-	key.number = item->number;
-	entry = held_find_key(&key);
-	if (entry == NULL)
-		return false;
 	lt_look(entry->hold, &view);
 	n = Min(view.scope[SCOPE_SESSION].count - entry->job_count, most);
-	return n > 0 && unlock_holds(&item->name, entry, &view, n, warned);
+	if (n <= 0)
+		return false;
+	if (view.state == HOLD_LOST)
+		return unlock_lost(&item->name, entry, &view);
+	if (view.scope[SCOPE_SESSION].count == n)
+		return unlock_leave_to_xact(&item->name, entry, &view, warned);
+	unlock_lower_count(entry, &view, n);
+	return true;
 }
 
 /*
- * unlock_what_is_left --- the keys that did not go into the batch; false: one was not
- * held, or was lost
+ * unlock_run --- release what is in the list; false: one was not held, or was lost
  */
 static bool
-unlock_what_is_left(const UnlockList *list, bool warned)
+unlock_run(UnlockList *list)
 {
+	ReleaseTally tally;
+	bool		warned;
 	bool		all = true;
 
+	unlock_run_batch(list, &tally);
+	unlock_report(list, &tally);
+	warned = tally.unanswered > 0;
 	for (int i = 0; i < list->n; i++)
 	{
-		const UnlockItem *item = &list->items[i];
+		UnlockItem *item = &list->items[i];
 
-		if (item->fate == UNLOCK_LATER)
-			all &= unlock_rest(item, 1, &warned);
-		else if (item->fate == UNLOCK_NOT_HELD)
+		if (item->fate == UNLOCK_NOT_HELD)
 			session_report_not_held(WARNING, &item->name, item->kind);
-		all &= item->fate != UNLOCK_NOT_HELD && !unlock_is_lost(item);
+		else if (item->fate == UNLOCK_LATER)
+			item->fate = unlock_rest(item, list->most, &warned) ? UNLOCK_DONE : UNLOCK_NOT_HELD;
+		else if (!unlock_is_lost(item))
+			item->fate = UNLOCK_DONE;
+		all &= item->fate == UNLOCK_DONE;
 	}
 	return all;
+}
+
+/* ----------
+ * What is released
+ * ----------
+ */
+
+static bool
+unlock_one(const LrName *name, KindId kind, HeldEntry *entry)
+{
+	UnlockItem	item;
+	UnlockList	list = {0, &item, 1};
+
+	unlock_add(&list, name, kind, entry);
+	return unlock_run(&list);
+}
+
+/*
+ * session_unlock --- see session.h
+ */
+bool
+session_unlock(const LrName *name, KindId kind)
+{
+	session_enter();
+	return unlock_one(name, kind, unlock_find(name, kind));
+}
+
+/*
+ * session_unlock_job --- see session.h
+ *
+ * The present transaction has begun after the job's last commit, and has done nothing
+ * under the lock, so a loss does not concern it.  If the session has other holds of the
+ * lock, their loss is still to be reported.
+ */
+bool
+session_unlock_job(const LrName *name, HeldEntry *entry)
+{
+	HoldView	view;
+
+	lt_look(entry->hold, &view);
+	entry->job_count--;
+	if (view.scope[SCOPE_SESSION].count == 1)
+	{
+		bool		released = unlock_one(name, view.kind, entry);
+
+		track_forget_unlocked_losses();
+		return released;
+	}
+	unlock_lower_count(entry, &view, 1);
+	if (view.state == HOLD_LOST)
+		report_lost(WARNING, name, &view);
+	return view.state == HOLD_HELD;
 }
 
 /*
@@ -455,19 +415,13 @@ bool
 session_multi_unlock(const LrName *const *names, int n, KindId kind)
 {
 	UnlockList	list;
-	ReleaseTally tally;
-	HoldView	view;
 	bool		all;
 
 	session_enter();
-	unlock_make_list(&list, n);
+	unlock_make_list(&list, n, 1);
 	for (int i = 0; i < n; i++)
-		unlock_add(&list, names[i], kind,
-				   unlock_find(names[i], kind, &view), 1);
-	unlock_run_batch(&list, &tally);
-	unlock_report_losses(&list);
-	unlock_report(&tally);
-	all = unlock_what_is_left(&list, tally.unanswered > 0);
+		unlock_add(&list, names[i], kind, unlock_find(names[i], kind));
+	all = unlock_run(&list);
 	pfree(list.items);
 	release_trim(held_count());
 	return all;
@@ -479,50 +433,31 @@ unlock_collect(HeldEntry *entry, void *arg)
 	LrName		name;
 
 	held_copy_name(&entry->key, &name);
-	unlock_add(arg, &name, entry->key.kind, entry, PG_INT32_MAX);
-}
-
-static int
-unlock_compare_names(const void *a, const void *b)
-{
-	const UnlockItem *one = *(UnlockItem *const *) a;
-	const UnlockItem *other = *(UnlockItem *const *) b;
-
-	if (one->kind != other->kind)
-		return one->kind < other->kind ? -1 : 1;
-	if (one->name.hash != other->name.hash)
-		return one->name.hash < other->name.hash ? -1 : 1;
-	if (one->name.len != other->name.len)
-		return one->name.len < other->name.len ? -1 : 1;
-	return memcmp(one->name.data, other->name.data, one->name.len);
+	unlock_add(arg, &name, entry->key.kind, entry);
 }
 
 /*
  * unlock_count_keys --- the number of keys of which something was released
  *
- * With each_own a key can have thousands of entries.
+ * With each_own a key can have several entries, one after the other.
  */
 static int64
 unlock_count_keys(const UnlockList *list)
 {
-	UnlockItem **given = palloc_extended(sizeof(UnlockItem *) * (Size) list->n,
-										 MCXT_ALLOC_HUGE);
-	int			ngiven = 0;
+	const UnlockItem *last = NULL;
 	int64		n = 0;
 
 	for (int i = 0; i < list->n; i++)
 	{
-		UnlockItem *item = &list->items[i];
+		const UnlockItem *item = &list->items[i];
 
-		if (item->fate == UNLOCK_DONE ||
-			(item->fate == UNLOCK_IN_BATCH && !unlock_is_lost(item)))
-			given[ngiven++] = item;
-	}
-	qsort(given, ngiven, sizeof(UnlockItem *), unlock_compare_names);
-	for (int i = 0; i < ngiven; i++)
-		if (i == 0 || unlock_compare_names(&given[i - 1], &given[i]) != 0)
+		if (item->fate != UNLOCK_DONE)
+			continue;
+		if (last == NULL || last->kind != item->kind || last->name.len != item->name.len ||
+			memcmp(last->name.data, item->name.data, item->name.len) != 0)
 			n++;
-	pfree(given);
+		last = item;
+	}
 	return n;
 }
 
@@ -531,28 +466,14 @@ int64
 session_unlock_all(void)
 {
 	UnlockList	list;
-	ReleaseTally tally;
-	bool		warned;
 	int64		n;
 
 	session_enter();
 	if (held_count() == 0)
 		return 0;
-	unlock_make_list(&list, held_count());
+	unlock_make_list(&list, held_count(), PG_INT32_MAX);
 	held_walk(unlock_collect, &list);
-	unlock_run_batch(&list, &tally);
-	if (tally.gone > 1)
-		ereport(WARNING,
-				(errcode(ERRCODE_WARNING),
-				 errmsg("%d Redis locks were lost", tally.gone)));
-	else
-		unlock_report_losses(&list);
-	unlock_report(&tally);
-	warned = tally.unanswered > 0;
-	for (int i = 0; i < list.n; i++)
-		if (list.items[i].fate == UNLOCK_LATER &&
-			unlock_rest(&list.items[i], PG_INT32_MAX, &warned))
-			list.items[i].fate = UNLOCK_DONE;
+	(void) unlock_run(&list);
 	n = unlock_count_keys(&list);
 	pfree(list.items);
 	release_trim(held_count());

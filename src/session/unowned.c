@@ -559,18 +559,18 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 	HeldKey		key = held_key(name, kind);
 	LrIndex		hold;
 	int64		sum;
-	bool		first;
+	Track	   *track;
 
 	request_require_number(kind, name);
-	track_reserve(1);
 	hold = counts_pending > 0 ? lt_find_owed(name, kind) : LR_NONE;
-	first = hold == LR_NONE;
-	if (first)
+	track = track_for_count(hold);
+	if (hold == LR_NONE)
 	{
 		release_reserve(held_count() + 1);
 		if (!lt_owe(name, kind, SCOPE_XACT, amount, &hold))
 			report_table_full();
 		counts_pending++;
+		track->first = true;
 	}
 	else if (pg_add_s64_overflow(lt_owed_amount(hold), amount, &sum))
 		ereport(ERROR,
@@ -579,7 +579,7 @@ counts_at_commit(const LrName *name, KindId kind, int64 amount)
 	else
 		lt_owe_more(hold, amount);
 	key.data = lt_hold_name(hold);
-	track_count_later(&key, hold, amount, first);
+	track_count_later(track, &key, hold, amount);
 }
 
 /*

@@ -214,13 +214,10 @@ fence_record(const LrName *name, const AcquireRequest *request, Oid schema,
 	{
 		bool		raised = fences_raise(name, schema, token, &row);
 
-		/* A trigger on the table may have taken locks, which moves the entries. */
-		entry = held_find(name, request->terms.kind);
 		if (raised || (row == token && entry->recorded == token))
 			break;
 		token = session_mint(name, entry->hold, request, row);
 	}
-	track_reserve(1);			/* the trigger may have used up the room */
 	track_recorded(entry, token);
 	return token;
 }

@@ -179,13 +179,12 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
 	}
 	PG_CATCH();
 	{
-		/* By name, since entries move. */
-		xact_release_job_at_abort(name, request->terms.kind);
+		xact_job_failed();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
 
-	(void) session_unlock_job(name, request->terms.kind);
+	(void) session_unlock_job(name, entry);
 	SPI_finish();
 	job_commit_call();
 	return true;

@@ -90,7 +90,7 @@ def statement_end(tokens, i, spans):
         while i < end - 1:
             i = statement_end(tokens, i, spans)
         i = end
-    elif tokens[i] in ("if", "for", "while", "switch", "foreach"):
+    elif tokens[i] in ("if", "for", "while", "switch", "foreach", "dlist_foreach"):
         i = statement_end(tokens, behind_bracket(tokens, i + 1), spans)
         if tokens[first] == "if" and tokens[i] == "else":
             i = statement_end(tokens, i + 1, spans)

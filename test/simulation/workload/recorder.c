@@ -398,12 +398,13 @@ __wrap_session_unlock(const LrName *name, KindId kind)
 	return unlock_lock(name, kind);
 }
 
-extern bool __real_session_unlock_job(const LrName *name, KindId kind);
-extern bool __wrap_session_unlock_job(const LrName *name, KindId kind);
+extern bool __real_session_unlock_job(const LrName *name, HeldEntry *entry);
+extern bool __wrap_session_unlock_job(const LrName *name, HeldEntry *entry);
 
 bool
-__wrap_session_unlock_job(const LrName *name, KindId kind)
+__wrap_session_unlock_job(const LrName *name, HeldEntry *entry)
 {
+	KindId		kind = entry->key.kind;
 	BookItem   *item = book_find(name->data, kind);
 	int			n = begin(HISTORY_UNLOCK, name->data, kind, SCOPE_SESSION);
 	bool		result = false;
@@ -411,7 +412,7 @@ __wrap_session_unlock_job(const LrName *name, KindId kind)
 	history_at(n)->count = 1;
 	item->job--;
 	item->session--;
-	RECORDED(n, result = __real_session_unlock_job(name, kind));
+	RECORDED(n, result = __real_session_unlock_job(name, entry));
 	ledger_job_ends();
 	history_return(n, result ? HISTORY_YES : HISTORY_NO);
 	return result;
@@ -549,17 +550,20 @@ __wrap_session_discard(void)
 	permits_all_gone(true);
 }
 
-extern void __real_xact_release_job_at_abort(const LrName *name, KindId kind);
-extern void __wrap_xact_release_job_at_abort(const LrName *name, KindId kind);
+extern void __real_xact_job_failed(void);
+extern void __wrap_xact_job_failed(void);
+
+static void
+fail_jobs(BookItem *item, void *arg)
+{
+	item->failed_jobs = item->job;
+}
 
 void
-__wrap_xact_release_job_at_abort(const LrName *name, KindId kind)
+__wrap_xact_job_failed(void)
 {
-	BookItem   *item = book_find(name->data, kind);
-
-	if (item->failed_jobs < item->job)
-		item->failed_jobs++;
-	__real_xact_release_job_at_abort(name, kind);
+	book_walk(fail_jobs, NULL);
+	__real_xact_job_failed();
 }
 
 /* ----------

@@ -58,11 +58,10 @@ check_process(void)
 static void
 check_session(void)
 {
-	if (track_count() != 0)
-		LEFT("%d notes of a transaction that has ended", track_count());
+	if (!dlist_is_empty(&tracks))
+		LEFT("a note of a transaction that has ended");
 	if (lt_sessions[LrMyProcNumber].committing)
 		LEFT("a transaction has ended, and its session still commits");
-	held_forget_reserved();
 	if (held_count() == 0 && (held_nverified != 0 || held_commit_floor != LR_NEVER))
 		LEFT("nothing is held, %d are to be verified, the first lease ends at %lld",
 			 held_nverified, (long long) held_commit_floor);
