@@ -19,8 +19,6 @@
  */
 #include "lockredis.h"
 
-#include "utils/memutils.h"
-
 #include "locktable/locktable_int.h"
 
 /* A release is as urgent as the renewal of a lease that ends within that time. */
@@ -239,34 +237,12 @@ due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 ag
 	return item->action != DUE_NOTHING;
 }
 
-/* A hold that seems due, for the choice of those that a batch can take. */
+/* A hold that seems due, and how urgent it is. */
 typedef struct DueFound
 {
 	LrIndex		hold;
 	int64		ends;			/* those that end first are sent first */
 } DueFound;
-
-/* Room for all holds; see lt_make_due_room(). */
-static DueFound *found = NULL;
-
-/*
- * lt_make_due_room --- allocate what the watchdog needs to collect what is due
- */
-void
-lt_make_due_room(void)
-{
-	if (found == NULL)
-		found = MemoryContextAllocHuge(TopMemoryContext, sizeof(DueFound) * lt_table->max_locks);
-}
-
-static int
-due_compare(const void *a, const void *b)
-{
-	int64		ends_a = ((const DueFound *) a)->ends;
-	int64		ends_b = ((const DueFound *) b)->ends;
-
-	return (ends_a > ends_b) - (ends_a < ends_b);
-}
 
 /*
  * due_ends --- when the lease ends for which a hold is due
@@ -284,12 +260,32 @@ due_ends(LrIndex hold, int64 due)
 }
 
 /*
- * due_find --- find what seems due; returns how many
+ * due_insert --- insert a hold among those found, in their order; returns how many there are
+ *
+ * If there are "max" already, the least urgent one goes.
+ */
+static int
+due_insert(DueFound *found, int n, int max, LrIndex hold, int64 ends)
+{
+	int			i;
+
+	if (n == max && found[n - 1].ends <= ends)
+		return n;
+	if (n == max)
+		n--;
+	for (i = n; i > 0 && found[i - 1].ends > ends; i--)
+		found[i] = found[i - 1];
+	found[i] = (DueFound) {hold, ends};
+	return n + 1;
+}
+
+/*
+ * due_find --- find the most urgent of what seems due, at most max; returns how many
  *
  * If something is due, what is nearly due goes along with it.
  */
 static int
-due_find(StoreId store, int64 now, bool connected)
+due_find(StoreId store, int64 now, DueFound *found, int max)
 {
 	bool		any = false;
 	int			nfound = 0;
@@ -298,35 +294,48 @@ due_find(StoreId store, int64 now, bool connected)
 	{
 		int64		due = lt_read_due(i, store);
 
-		if (due > now && !(connected && due_is_due(i, store, due, now)))
+		if (!due_is_due(i, store, due, now))
 			continue;
 		any = any || due <= now;
-		found[nfound].hold = i;
-		found[nfound++].ends = due_ends(i, due);
+		nfound = due_insert(found, nfound, max, i, due_ends(i, due));
 	}
 	return any ? nfound : 0;
+}
+
+static void
+due_postpone(StoreId store, int64 now, int64 again)
+{
+	DueItem		ignored;
+
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+		if (lt_read_due(i, store) <= now)
+			(void) due_collect_one(i, store, now, false, again, &ignored);
 }
 
 /*
  * lt_collect_due --- see watch.h
  *
- * If there is more than a batch can take, the most urgent goes first.  The rest stays due,
- * for the next batch.
+ * What a batch cannot take stays due, for the next one.
  */
 int
 lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 			   DueItem *items, int max)
 {
-	int			nfound = due_find(store, now, connected);
+	DueFound   *found;
+	int			nfound;
 	int			n = 0;
-	DueItem		ignored;
 
-	if (connected && nfound > max)
-		qsort(found, nfound, sizeof(DueFound), due_compare);
-	for (int i = 0; i < nfound && (!connected || n < max); i++)
-		if (due_collect_one(found[i].hold, store, now, connected, again,
-							connected ? &items[n] : &ignored))
+	if (!connected)
+	{
+		due_postpone(store, now, again);
+		return 0;
+	}
+	found = palloc(sizeof(DueFound) * max);
+	nfound = due_find(store, now, found, max);
+	for (int i = 0; i < nfound; i++)
+		if (due_collect_one(found[i].hold, store, now, true, again, &items[n]))
 			n++;
+	pfree(found);
 	return n;
 }
 

@@ -676,9 +676,6 @@ extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);
 
-/* due.c */
-extern void lt_make_due_room(void);
-
 /* owed.c; partition lock held. */
 extern bool lt_decide_owed(LrIndex hold, StoreId store, int64 now);
 

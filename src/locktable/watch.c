@@ -33,7 +33,6 @@ void
 lt_watchdog_enter(void)
 {
 	lt_make_wake_room();
-	lt_make_due_room();
 	lt_watchdog_is_awake();
 	lr_watchdog_enter();
 }
