@@ -151,25 +151,6 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 }
 
 /*
- * grant_ownerless --- leave the queue and free the hold: the lock is taken, but belongs
- * to no session of this server
- *
- * The sessions that come to the front then ask the store.
- */
-static void
-grant_ownerless(LrIndex hold, WakeList *wakes)
-{
-	LrKey	   *key = lt_key_of(hold);
-
-	if (lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_front(&key->queue, wakes);
-	key->handoffs = 0;
-	key->here_from = 0;
-	lt_judge_pause(key, true);
-	lt_free_hold(hold);
-}
-
-/*
  * grant_is_overtaken --- can the key have been granted to somebody elsewhere since it
  * was judged that nobody there can have it?
  *
@@ -244,6 +225,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	LrKey	   *key = &lt_keys[h->key];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
+	bool		ownerless = lr_kind(h->kind)->ownerless;
 	int64		now = lr_now();
 	int64		deadline = lr_lease_deadline(op->sent.at, terms->lease_ms);
 
@@ -254,23 +236,23 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	if (grant_conflicts(key, h->kind, now, wakes) ||
 		lt_is_being_given_back(key, h->kind, h->given.id))
 		return GRANT_CONFLICT;
-	if (lr_kind(h->kind)->ownerless)
-	{
-		if (lt_is_past(h->key, op->sent.topology))
-			return GRANT_STALE;
-		grant_ownerless(hold, wakes);
-		return GRANTED;
-	}
-	if (grant_is_stale(hold, op))
+	if (ownerless ? lt_is_past(h->key, op->sent.topology) : grant_is_stale(hold, op))
 		return GRANT_STALE;
 
+	/* Nobody here will wake those that come to the front by an ownerless one: they ask. */
 	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_beside(&key->queue, h->kind, wakes);
+		lt_nudge_beside(&key->queue, ownerless ? 0 : lr_kind(h->kind)->excludes, wakes);
 	if (!lr_kind(h->kind)->passing)
 	{
 		key->handoffs = 0;
 		if (queued)
 			lt_judge_pause(key, !placed);
+	}
+	if (ownerless)
+	{
+		key->here_from = 0;
+		lt_free_hold(hold);
+		return GRANTED;
 	}
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->state = HOLD_HELD;

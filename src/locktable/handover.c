@@ -148,7 +148,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 			w->place.standing = standing;	/* it is not PLACELESS */
 	}
 	else if (lt_queue_remove(&key->queue, session))
-		lt_nudge_beside(&key->queue, h->kind, wakes);
+		lt_nudge_beside(&key->queue, lr_kind(h->kind)->excludes, wakes);
 	key->handoffs++;
 	w->state = WAIT_HANDED;
 	w->handed = hold;

@@ -81,7 +81,7 @@ typedef struct LrPlaces
 /* For so long the head of a queue lets others go first, in lr_now() time. */
 typedef struct LrPause
 {
-	int64		until;			/* 0 = no pause */
+	int64		until;			/* 0 = none since a session asked the store after it */
 	int64		not_before;		/* no other pause before */
 } LrPause;
 
@@ -103,7 +103,6 @@ typedef struct LrKey
 	LrIndex		asks_ahead;		/* session whose create takes tokens for others; LR_NONE
 								 * once the store gave the lock to any session since */
 	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
-	bool		after_pause;	/* the head asks the store after a pause */
 	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
@@ -609,12 +608,11 @@ extern bool lt_would_be_in_front(const LrQueue *queue, KindId kind);
 extern void lt_nudge_front(const LrQueue *queue, WakeList *wakes);
 extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
 
-/* If a lock of that kind, which is held now, does not keep one of them from the key. */
-extern void lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes);
+/* If a lock that excludes these kinds, and is held now, does not keep one of them from it. */
+extern void lt_nudge_beside(const LrQueue *queue, KindSet excluded, WakeList *wakes);
 
 extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
-extern void lt_end_pause(LrKey *key, WakeList *wakes);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
 /* Do those who wait for that kind stand in an order that the store keeps? */

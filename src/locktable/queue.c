@@ -194,15 +194,15 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
 
 /*
  * lt_nudge_beside --- others have come to the front since the one before them has the
- * lock, of that kind
+ * lock, which excludes these kinds
  *
  * Most of them wait for its release now.  A session that does not has nothing to wait
  * for, and nobody else would wake it.
  */
 void
-lt_nudge_beside(const LrQueue *queue, KindId kind, WakeList *wakes)
+lt_nudge_beside(const LrQueue *queue, KindSet excluded, WakeList *wakes)
 {
-	if (queue_front_has(queue, ~lr_kind(kind)->excludes))
+	if (queue_front_has(queue, ~excluded))
 		lt_nudge_front(queue, wakes);
 }
 
@@ -350,27 +350,7 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 }
 
 /*
- * lt_end_pause --- a session in front asks the store, so the pause is over for all
- *
- * The others in front are woken: they sleep until the end of the pause, and would not
- * see that there was one.  When they ask, the first one may not have its answer yet, so
- * they leave after_pause as it is.
- */
-void
-lt_end_pause(LrKey *key, WakeList *wakes)
-{
-	bool		paused = key->pause.until != 0;
-	bool		others = key->queue.front_tail != key->queue.list.head;
-
-	if (paused || !others)
-		key->after_pause = paused;
-	key->pause.until = 0;
-	if (paused && others)
-		lt_nudge_front(&key->queue, wakes);
-}
-
-/*
- * lt_judge_pause --- did the head get the lock after a pause?
+ * lt_judge_pause --- a session has asked the store: did it get the lock after a pause?
  *
  * If not, another client came, and may come again, so the next pause is not skipped.
  * That may also be a session of this server that waits in the order of the store.
@@ -378,9 +358,11 @@ lt_end_pause(LrKey *key, WakeList *wakes)
 void
 lt_judge_pause(LrKey *key, bool got_it)
 {
-	if (key->after_pause && !got_it)
+	if (key->pause.until == 0 || lr_now() < key->pause.until)
+		return;
+	if (!got_it)
 		key->pause.not_before = 0;
-	key->after_pause = false;
+	key->pause.until = 0;
 }
 
 /* ----------

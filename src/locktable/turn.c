@@ -449,13 +449,12 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
 	}
 	if (now < key->pause.until && turn_heeds_pause(key, w->terms.kind))
 	{
-		w->woken_at = 0;
+		w->woken_at = key->pause.until; /* we act on it then */
 		*look_again = key->pause.until;
 		return TURN_WAIT;
 	}
-	if (w->woken_at != 0 || now >= retry_at || key->pause.until != 0)
+	if (w->woken_at != 0 || now >= retry_at)
 	{
-		lt_end_pause(key, wakes);
 		w->woken_at = 0;
 		return TURN_TRY;
 	}
@@ -593,7 +592,7 @@ lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner
 	WakeList	wakes = WAKE_NOBODY;
 	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
-	if (!waits && !key->after_pause && w->place.line_at == 0)
+	if (!waits && key->pause.until == 0 && w->place.line_at == 0)
 		return;
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (create->answer.clear && create->args.wait_ms != 0)
