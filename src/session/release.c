@@ -98,34 +98,23 @@ release_resize(int size)
 #define BATCH_SIZE_KEPT		128
 
 /*
- * release_trim --- see session_int.h
+ * release_reserve --- see session_int.h
  *
- * This leaves room for at least twice as many, so that a session whose number of locks
- * goes up and down does not reallocate each time.  It must not allocate at the end of a
- * transaction, so the next acquire does it.
+ * A batch that is made smaller keeps room for twice as many, so that a session whose number of
+ * locks goes up and down does not reallocate each time.
  */
-void
-release_trim(int n)
-{
-	int			size = batch.size;
-
-	n += counts_pending;
-	while (size > BATCH_SIZE_KEPT && n <= size / 4)
-		size /= 2;
-	if (size < batch.size && !batch.active)
-		release_resize(size);
-}
-
 void
 release_reserve(int n)
 {
-	int			size;
+	int			size = BATCH_SIZE_FIRST;
 
-	release_trim(n);
 	n += counts_pending;
 	if (n <= batch.size)
-		return;
-	size = Max(batch.size, BATCH_SIZE_FIRST);
+	{
+		if (batch.active || batch.size <= BATCH_SIZE_KEPT || n > batch.size / 4)
+			return;
+		n = Max(n * 2, BATCH_SIZE_KEPT);
+	}
 	while (size < n)
 		size *= 2;
 	release_resize(size);

@@ -53,13 +53,10 @@ typedef struct ReleaseTally
 } ReleaseTally;
 
 /*
- * Reserve room to release n holds at once.  To be called before they are acquired.  May
- * raise.
+ * Reserve room to release n holds at once, which is to be called before they are acquired;
+ * and free memory that is needed for far more only.  May raise.
  */
 extern void release_reserve(int n);
-
-/* Only n holds are left: free memory that they do not need.  May raise. */
-extern void release_trim(int n);
 
 /*
  * To release locks, add their entries, then run the batch.  release_add removes the
@@ -73,8 +70,8 @@ extern bool release_add(HeldEntry *entry, bool reported, HoldView *view);
 
 /*
  * A batch also counts, at the end of a transaction that has committed.  counts_pending: how
- * many records this transaction is to have counted; release_reserve() and release_trim() keep
- * room for them, too.  release_add_count adds the request for one of them.  Never raises.
+ * many records this transaction is to have counted; release_reserve() keeps room for them,
+ * too.  release_add_count adds the request for one of them.  Never raises.
  */
 extern int	counts_pending;
 extern void release_add_count(const HeldKey *key, LrIndex hold);

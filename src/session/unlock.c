@@ -423,7 +423,7 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 		unlock_add(&list, names[i], kind, unlock_find(names[i], kind));
 	all = unlock_run(&list);
 	pfree(list.items);
-	release_trim(held_count());
+	release_reserve(held_count());
 	return all;
 }
 
@@ -476,6 +476,6 @@ session_unlock_all(void)
 	(void) unlock_run(&list);
 	n = unlock_count_keys(&list);
 	pfree(list.items);
-	release_trim(held_count());
+	release_reserve(held_count());
 	return n;
 }

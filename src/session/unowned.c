@@ -417,8 +417,6 @@ untold_forget_some(const char *name, int len, KindId kind, int64 amount)
 static struct
 {
 	bool		active;
-	int64		sent_at;		/* when the first request that may have run was sent; 0 =
-								 * there is none */
 	StoreOp		op;
 }			counting;
 
@@ -464,21 +462,6 @@ counts_settle(const StoreOp *op)
  * ----------
  */
 
-/*
- * counts_note_first --- take an earlier request into account that may have run
- *
- * It may have run whatever becomes of the request that repeats it.
- */
-static void
-counts_note_first(StoreOp *op)
-{
-	if (counting.sent_at == 0)
-		return;
-	op->sent.at = counting.sent_at;
-	if (op->outcome != STORE_OK && op->outcome != STORE_WRONG_TYPE)
-		op->outcome = STORE_UNKNOWN;
-}
-
 void
 counts_abandon(void)
 {
@@ -486,36 +469,13 @@ counts_abandon(void)
 		return;
 	counting.active = false;
 	ask_abandon();
-	counts_note_first(&counting.op);
 	(void) counts_settle(&counting.op);
 }
 
 /*
- * counts_ask --- run the request, and repeat it if a former master has answered
- *
- * If the present master has not got the change from the former one, it counts now, by
- * the same ticket.
+ * If a former master has answered, the present one may not have got the change from it: the
+ * watchdog asks that, by the same ticket.
  */
-static void
-counts_ask(void)
-{
-	StoreOp    *op = &counting.op;
-	bool		answered;
-
-	ask_run(op);
-	answered = op->outcome != STORE_UNKNOWN;
-	ask_distrust(op);
-	if (!answered || op->outcome != STORE_UNKNOWN)
-		return;
-	counting.sent_at = op->sent.at;
-	ask_run(op);
-	ask_distrust(op);
-	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
-		return;
-	op->outcome = STORE_UNKNOWN;
-	op->sent.at = counting.sent_at;
-}
-
 bool
 counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 {
@@ -529,9 +489,9 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 		report_table_full();
 	key.data = lt_hold_name(hold);
 	count_prepare(&counting.op, &key, hold);
-	counting.sent_at = 0;
 	counting.active = true;
-	counts_ask();
+	ask_run(&counting.op);
+	ask_distrust(&counting.op);
 	counting.active = false;
 
 	outcome = counting.op.outcome;
