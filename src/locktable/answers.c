@@ -113,6 +113,17 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
 }
 
 /*
+ * answer_accepted --- the store has accepted a request for the hold, which shares requests
+ * with others again
+ */
+static void
+answer_accepted(LrHold *h)
+{
+	h->renewal.refusals = 0;
+	h->renewal.alone = false;
+}
+
+/*
  * lt_renewed --- a renewal was answered
  *
  * If the lock is being handed over, the renewal counts for the next session, which
@@ -130,6 +141,8 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 		(h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	bool		counts = false;
 
+	if (lock != NULL)
+		answer_accepted(h);
 	if (same && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		answer_note_repair(item);
 	if (longer && answer_lacks_replicas(item, deadline))
@@ -324,6 +337,7 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 
 	if (lock == NULL)
 		return;
+	answer_accepted(&lt_holds[item->hold]);
 	if (answer_may_move(item))
 		answer_move_hold(item, store, deadline, &wakes);
 	lt_unlock(lock, &wakes);
@@ -449,21 +463,4 @@ lt_refused(const DueItem *item, bool alone)
 	}
 	result.again += AGAIN_STEP - result.again % AGAIN_STEP;
 	return result;
-}
-
-/*
- * lt_not_refused --- the store has accepted a request for this hold, which shares requests
- * with others again
- */
-void
-lt_not_refused(const DueItem *item)
-{
-	LrHold	   *h = &lt_holds[item->hold];
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
-
-	if (lock == NULL)
-		return;
-	h->renewal.refusals = 0;
-	h->renewal.alone = false;
-	LWLockRelease(lock);
 }

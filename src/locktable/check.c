@@ -116,8 +116,7 @@ check_hold_state(LrIndex hold)
 			if (!is_session(h->session) || !has_scopes(h))
 				return check_says("hold %d is %s, and nobody has it", hold,
 								  lt_state_names[h->state]);
-			if (h->state == HOLD_LOST ? h->lost == LOST_NOT :
-				h->lost != LOST_NOT && h->lost != LOST_FORCED)
+			if ((h->state == HOLD_LOST) != (h->lost != LOST_NOT))
 				return check_says("hold %d is %s, and was lost for reason %d", hold,
 								  lt_state_names[h->state], h->lost);
 			return NULL;

@@ -201,7 +201,6 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	if (item->action == DUE_MOVE)
 		item->lease_ms = lr_later(item->lease_ms,
 								  lr_lease_to_keep(lt_deadline(hold) - now));
-	item->refused = h->renewal.refusals > 0;
 	item->alone = h->renewal.alone;
 	item->name_len = key->name_len;
 	memcpy(item->name, key->name, key->name_len);

@@ -98,29 +98,6 @@ lt_look(LrIndex hold, HoldView *view)
 	lt_unlock(lock, &wakes);
 }
 
-void
-lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms)
-{
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
-
-	LWLockAcquire(lock, LW_SHARED);
-	*store = lt_holds[hold].claim.store;
-	*moves = lt_moves(&lt_holds[hold]);
-	*promised_ms = lt_promised_ms(hold);
-	LWLockRelease(lock);
-}
-
-bool
-lt_has_moved(LrIndex hold, uint64 moves)
-{
-	StoreId		store;
-	uint64		present;
-	int64		promised_ms;
-
-	lt_place(hold, &store, &present, &promised_ms);
-	return present != moves;
-}
-
 /*
  * lt_store_of_key --- see locktable.h
  */

@@ -36,21 +36,43 @@ lt_bucket_count(void)
 #define LT_ALIGN(size)			TYPEALIGN(Max(MAXIMUM_ALIGNOF, sizeof(pg_atomic_uint64)), (size))
 
 /*
+ * lt_carve --- the next part of the area, of n elements; *used: how much of it is taken
+ */
+static void *
+lt_carve(char *area, Size *used, Size n, Size element)
+{
+	char	   *part = area != NULL ? area + *used : NULL;
+
+	*used = add_size(*used, LT_ALIGN(mul_size(n, element)));
+	return part;
+}
+
+/*
+ * lt_lay_out --- lay out the shared memory, or only compute its size (area NULL)
+ */
+static Size
+lt_lay_out(char *area)
+{
+	Size		used = 0;
+
+	lt_table = (LrTable *) lt_carve(area, &used, 1, sizeof(LrTable));
+	lt_buckets = (LrIndex *) lt_carve(area, &used, lt_bucket_count(), sizeof(LrIndex));
+	lt_keys = (LrKey *) lt_carve(area, &used, lr_max_locks, sizeof(LrKey));
+	lt_holds = (LrHold *) lt_carve(area, &used, lr_max_locks, sizeof(LrHold));
+	for (int s = 0; s < STORE_COUNT; s++)
+		if (lr_has_store(s))
+			lt_due[s] = (pg_atomic_uint64 *) lt_carve(area, &used, lr_max_locks, sizeof(pg_atomic_uint64));
+	lt_sessions = (LrSession *) lt_carve(area, &used, MaxBackends, sizeof(LrSession));
+	return used;
+}
+
+/*
  * locktable_shmem_size --- the shared memory that this file uses, in bytes
  */
 Size
 locktable_shmem_size(void)
 {
-	Size		size = LT_ALIGN(sizeof(LrTable));
-
-	size = add_size(size, LT_ALIGN(mul_size(lt_bucket_count(), sizeof(LrIndex))));
-	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrKey))));
-	size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(LrHold))));
-	for (int s = 0; s < STORE_COUNT; s++)
-		if (lr_has_store(s))
-			size = add_size(size, LT_ALIGN(mul_size(lr_max_locks, sizeof(pg_atomic_uint64))));
-	size = add_size(size, LT_ALIGN(mul_size(MaxBackends, sizeof(LrSession))));
-	return size;
+	return lt_lay_out(NULL);
 }
 
 /*
@@ -60,15 +82,6 @@ int
 locktable_lwlocks(void)
 {
 	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 2;
-}
-
-static char *
-lt_carve(char **area, Size size)
-{
-	char	   *p = *area;
-
-	*area += LT_ALIGN(size);
-	return p;
 }
 
 static void
@@ -116,18 +129,8 @@ void
 locktable_shmem_init(void)
 {
 	bool		found;
-	char	   *area = ShmemInitStruct("lockredis lock table",
-									   locktable_shmem_size(), &found);
 
-	lt_table = (LrTable *) lt_carve(&area, sizeof(LrTable));
-	lt_buckets = (LrIndex *) lt_carve(&area, lt_bucket_count() * sizeof(LrIndex));
-	lt_keys = (LrKey *) lt_carve(&area, lr_max_locks * sizeof(LrKey));
-	lt_holds = (LrHold *) lt_carve(&area, lr_max_locks * sizeof(LrHold));
-	for (int s = 0; s < STORE_COUNT; s++)
-		if (lr_has_store(s))
-			lt_due[s] = (pg_atomic_uint64 *) lt_carve(&area,
-													  lr_max_locks * sizeof(pg_atomic_uint64));
-	lt_sessions = (LrSession *) lt_carve(&area, MaxBackends * sizeof(LrSession));
+	(void) lt_lay_out(ShmemInitStruct("lockredis lock table", locktable_shmem_size(), &found));
 	if (!found)
 		lt_init_table();
 }

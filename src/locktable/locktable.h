@@ -334,7 +334,8 @@ typedef struct HoldView
 	int64		deadline;
 	KindId		kind;
 	StoreId		store;
-	uint64		moves;
+	uint64		moves;			/* another number once the hold is in another store, or
+								 * its store has another master */
 	uint32		place;
 	bool		of_old_master;	/* the present master has not confirmed it yet; */
 	int64		promised_ms;	/* request at least so long a lease from it */
@@ -371,15 +372,6 @@ extern int64 lt_lease_end(LrIndex hold);
  * meanwhile, may need more.
  */
 extern int64 lt_commits_until(LrIndex hold);
-
-/*
- * lt_place returns the store of the hold, and a number that changes when the hold moves or
- * its store has another master.  If only a former master has confirmed the lock,
- * *promised_ms is what is left of its lease, which the present one has to be asked for;
- * otherwise 0.  lt_has_moved: is the number another one now?
- */
-extern void lt_place(LrIndex hold, StoreId *store, uint64 *moves, int64 *promised_ms);
-extern bool lt_has_moved(LrIndex hold, uint64 moves);
 
 /* The store in which a session of this server holds the key, or that of new locks. */
 extern StoreId lt_store_of_key(const LrName *name);

@@ -214,8 +214,7 @@ typedef struct LrHold
 	KindId		kind:8;
 	HoldState	state:8;
 	uint8		traces;			/* STORE_BITs of stores where our owner may be */
-	LostReason	lost:8;			/* LOST_FORCED before it is LOST: it was taken away by
-								 * force, and is about to be lost */
+	LostReason	lost:8;
 	uint32		nodes;			/* bits of those of several nodes that may have it; of
 								 * an orphan: 0, or those that may still have it when
 								 * most have released it */
@@ -483,7 +482,6 @@ typedef struct WakeList
 extern void lt_make_wake_room(void);
 extern void lt_add_to_wake(WakeList *wakes, LrIndex session);
 extern void lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost);
-extern bool lt_has_room_for_loser(const WakeList *wakes);
 extern void lt_wake(const WakeList *wakes);
 extern void lt_wake_session(LrIndex session);
 

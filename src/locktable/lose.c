@@ -61,8 +61,7 @@ lt_copy_loss(const LrHold *h, LockLoss *loss)
  * watchdog releases it.  So it does with a placed lock: a replica that has become the
  * master without having heard of the grant still has the place in the queue, which the
  * release takes away.  If nobody has the key, another reason may say more:
- * lockredis.url has changed, the lease has ended anyway, or the lock was taken away by
- * force.
+ * lockredis.url has changed, or the lease has ended anyway.
  */
 static void
 lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
@@ -77,8 +76,6 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 		reason = LOST_MOVED;
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
-	else if (reason == LOST_DELETED && h->lost == LOST_FORCED)
-		reason = LOST_FORCED;
 	losses_note(&loss, reason, taken_by);
 	h->state = HOLD_LOST;
 	h->lost = reason;
@@ -172,8 +169,7 @@ lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
 /*
  * lt_conflicting_hold --- one of the holds that keep the session from the key
  *
- * Expired ones are marked on the way; if these are too many for a WakeList, the next
- * process that looks marks the rest.  Without a hold of a conflicting kind none is
+ * Expired ones are marked on the way.  Without a hold of a conflicting kind none is
  * looked at.
  */
 LrIndex
@@ -192,7 +188,7 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 			if (lt_keeps_from(i, session, kind))
 				return i;
 		}
-		else if (lt_holds[i].state == HOLD_HELD && lt_has_room_for_loser(wakes))
+		else if (lt_holds[i].state == HOLD_HELD)
 			lt_lose_locked(i, lt_holds[i].claim.store, LOST_EXPIRED, NULL, wakes);
 	}
 	key->hold_kinds = seen;
@@ -508,30 +504,14 @@ lose_note_forced(uint32 hash, bool one, uint64 owner)
 }
 
 /*
- * lose_mark_forced --- mark the holds that the key was taken away from
- */
-static void
-lose_mark_forced(const LrKey *key, bool one, uint64 owner)
-{
-	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-	{
-		LrHold	   *h = &lt_holds[i];
-
-		if ((h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
-			!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
-			h->lost = LOST_FORCED;
-	}
-}
-
-/*
- * lose_forced --- mark these lost, as many as can be signalled at once; false: not all
+ * lose_forced --- mark the holds lost that the key was taken away from
  *
  * Since the store answered, the lock may have been moved there again, or another node,
  * which still has it, may have become the master.  And if all owners lost the key, one of
  * them may have got it just after that.  Then the lock is left to the watchdog.
  */
-static bool
-lose_forced(LrIndex key, const StoreOp *op, bool one, WakeList *wakes)
+static void
+lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner, WakeList *wakes)
 {
 	bool		sure = one && !lt_is_past(key, op->sent.topology);
 	LrIndex		next;
@@ -541,13 +521,9 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, WakeList *wakes)
 		const LrHold *h = &lt_holds[i];
 
 		next = h->next;
-		if (h->lost != LOST_FORCED || (h->state != HOLD_HELD && h->state != HOLD_HANDED))
-			continue;
-		if (!lt_has_room_for_loser(wakes))
-			return false;
-		lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL, wakes);
+		if (!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
+			lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL, wakes);
 	}
-	return true;
 }
 
 /*
@@ -567,20 +543,13 @@ lt_lose_forced(const LrName *name, const char *owner_text, const StoreOp *op)
 	LWLock	   *lock = lt_partition(name->hash);
 	bool		one = owner_text != NULL;
 	uint64		owner = one ? lr_owner_number(owner_text) : 0;
+	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
-	bool		all = false;
 
-	for (bool first = true; !all; first = false)
-	{
-		WakeList	wakes = WAKE_NOBODY;
-
-		LWLockAcquire(lock, LW_EXCLUSIVE);
-		key = lt_find_key(name->data, name->len, name->hash);
-		if (first)
-			lose_note_forced(name->hash, one, owner);
-		if (first && key != LR_NONE)
-			lose_mark_forced(&lt_keys[key], one, owner);
-		all = key == LR_NONE || lose_forced(key, op, one, &wakes);
-		lt_unlock(lock, &wakes);
-	}
+	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lose_note_forced(name->hash, one, owner);
+	key = lt_find_key(name->data, name->len, name->hash);
+	if (key != LR_NONE)
+		lose_forced(key, op, one, owner, &wakes);
+	lt_unlock(lock, &wakes);
 }

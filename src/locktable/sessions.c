@@ -25,9 +25,6 @@
 
 #include "locktable/locktable_int.h"
 
-/* At most so many sessions are signalled at once; whoever looks next finds the others. */
-#define LOSERS_MAX			8
-
 typedef struct Loser
 {
 	LrIndex		session;
@@ -38,7 +35,7 @@ typedef struct Loser
 /* The lists that belong to a WakeList, and who is in the first; see lt_make_wake_room(). */
 static LrIndex *wake_room = NULL;
 static bool *in_wake_room = NULL;
-static Loser losers[LOSERS_MAX];
+static Loser *losers = NULL;
 
 /* ----------
  * Slots
@@ -92,6 +89,7 @@ lt_make_wake_room(void)
 	if (wake_room != NULL)
 		return;
 	in_wake_room = MemoryContextAllocZero(TopMemoryContext, sizeof(bool) * lt_table->nsessions);
+	losers = MemoryContextAlloc(TopMemoryContext, sizeof(Loser) * lt_table->nsessions);
 	wake_room = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * lt_table->nsessions);
 }
 
@@ -107,24 +105,19 @@ lt_add_to_wake(WakeList *wakes, LrIndex session)
 	wake_room[wakes->nsessions++] = session;
 }
 
-bool
-lt_has_room_for_loser(const WakeList *wakes)
-{
-	return wakes->nlosers < LOSERS_MAX;
-}
-
 /*
- * lt_add_loser --- the session has to be signalled
+ * lt_add_loser --- the session has to be signalled; once, whatever it has lost
  */
 void
 lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost)
 {
-	Loser	   *loser = &losers[wakes->nlosers++];
+	int			i = 0;
 
-	Assert(wakes->nlosers <= LOSERS_MAX);
-	loser->session = session;
-	loser->pid = lt_sessions[session].pid;
-	loser->on_lost = on_lost;
+	while (i < wakes->nlosers && losers[i].session != session)
+		i++;
+	if (i == wakes->nlosers)
+		losers[wakes->nlosers++] = (Loser) {session, lt_sessions[session].pid, on_lost};
+	losers[i].on_lost = Max(losers[i].on_lost, on_lost);
 }
 
 void

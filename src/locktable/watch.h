@@ -45,7 +45,6 @@ typedef struct DueItem
 	int64		not_after;
 	int64		repair_at;		/* renew: repair_at of its hold when this was collected */
 	int64		keep_ms;		/* how long the key has to stay locked */
-	bool		refused;		/* the store refused the last request for it */
 	bool		alone;			/* to be sent in a request of its own */
 	int			name_len;
 	char		name[LR_NAME_MAX];
@@ -88,7 +87,7 @@ extern bool lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
 extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
 
-/* The store has refused the request as such; lt_not_refused: this time it has not. */
+/* The store has refused the request as such. */
 typedef struct Refusal
 {
 	bool		first;			/* the first one in a row, which is to be reported */
@@ -97,7 +96,6 @@ typedef struct Refusal
 } Refusal;
 
 extern Refusal lt_refused(const DueItem *item, bool alone);
-extern void lt_not_refused(const DueItem *item);
 
 /* A request to count it certainly has not run, and will not run. */
 extern void lt_not_counted(const DueItem *item);

@@ -505,12 +505,23 @@ ask_close(void)
 static void
 ask_where_it_is(LrIndex hold, StoreOp *op)
 {
-	int64		promised_ms;
+	HoldView	view;
 
-	lt_place(hold, &op->store, &op->moves, &promised_ms);
+	lt_look(hold, &view);
+	op->store = view.store;
+	op->moves = view.moves;
 	if (op->lease_ms > 0)
-		op->lease_ms = lr_later(op->lease_ms, promised_ms);
+		op->lease_ms = lr_later(op->lease_ms, view.promised_ms);
 	ask_run(op);
+}
+
+static bool
+ask_is_overtaken(LrIndex hold, const StoreOp *op)
+{
+	HoldView	view;
+
+	lt_look(hold, &view);
+	return view.moves != op->moves;
 }
 
 void
@@ -519,7 +530,7 @@ ask_run_held(LrIndex hold, StoreOp *op)
 	for (int i = 0; i < MOVES_MAX; i++)
 	{
 		ask_where_it_is(hold, op);
-		if (!lt_has_moved(hold, op->moves))
+		if (!ask_is_overtaken(hold, op))
 			break;
 	}
 }
@@ -546,7 +557,7 @@ ask_settle(LrIndex hold, StoreOp *op)
 	{
 		if (ask_says_lost(op))
 			lt_lose(hold, op);
-		if (!lt_has_moved(hold, op->moves))
+		if (!ask_is_overtaken(hold, op))
 			return ask_says_lost(op);
 		if (i < MOVES_MAX)
 			ask_where_it_is(hold, op);

@@ -480,8 +480,6 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 	switch (op->outcome)
 	{
 		case STORE_OK:
-			if (item->refused)
-				lt_not_refused(item);
 			if (lt_renewed(item, lr_lease_deadline(op->sent.at, item->lease_ms), op->answer.ttl_ms))
 				lr_count(STAT_RENEWALS);
 			if ((op->sent.nodes & ~item->nodes) != 0)
@@ -682,12 +680,8 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 	int64		not_after = pending_create(r, item, create);
 
 	if (set->outcome == STORE_OK)
-	{
-		if (item->refused)
-			lt_not_refused(item);
 		lt_moved(item, r->store, lr_lease_deadline(set->sent.at, item->lease_ms),
 				 not_after);
-	}
 	else if (is_taken(r, set))
 		lt_lose_by_move(item, r->store,
 						set->outcome == STORE_GONE ? set->answer.holder : set->answer.type_name,

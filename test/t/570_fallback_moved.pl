@@ -89,7 +89,7 @@ back_to_redis('again');
 
 # Redis has lost it.
 $one->query_is("SELECT redis_lock('gone')", '', 'gone: taken');
-($result) = overtaken('gone', "SELECT redis_extend('gone', '20 min')", 'lt_lose', 'lt_place');
+($result) = overtaken('gone', "SELECT redis_extend('gone', '20 min')", 'lt_lose', 'lt_look');
 is($result->error, undef, 'gone: no error');
 is($result->value, 't', 'gone: the table has it');
 back_to_redis('gone');
