@@ -176,7 +176,7 @@ claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *ask
 	c->has_failed = claim_flag(word[2], len[2], "fail");
 	claim_take_name(c->name, word[1], len[1]);
 	c->number = strtoi64(word[6], NULL, 10);
-	c->slots = p;
+	c->rest = p;
 	c->row = CLUSTER_NO_NODE;
 	*counts = !claim_flag(word[2], len[2], "handshake");
 	if (claim_flag(word[2], len[2], "noaddr"))
@@ -187,48 +187,33 @@ claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *ask
 }
 
 /*
- * claim_next_range --- read the range of slots at *p and move *p behind it; false if there
- * is none
- */
-static bool
-claim_next_range(const char **p, long *first, long *last)
-{
-	char	   *end;
-
-	if (**p < '0' || **p > '9')
-		return false;
-	*first = strtol(*p, &end, 10);
-	*last = *end == '-' ? strtol(end + 1, &end, 10) : *first;
-	*p = end + strspn(end, " ");
-	return true;
-}
-
-/*
- * claims_take_slots --- does a line claim valid slots that no line before it claims?
+ * claims_take_slots --- read which slots a line claims; false if they are not valid, or one is
+ * claimed by a line before
  *
- * This limits a reply to SLOT_COUNT slots, however long it is.
+ * What follows are the slots that are being moved.
  */
 static bool
-claims_take_slots(ClusterClaims *a, const Claim *c)
+claims_take_slots(ClusterClaims *a, int number)
 {
-	const char *p = c->slots;
-	long		first;
-	long		last;
+	Claim	   *c = &a->claim[number];
+	char	   *p = (char *) c->rest;
 
-	while (claim_next_range(&p, &first, &last))
+	while (*p >= '0' && *p <= '9')
 	{
-		if (first < 0 || last < first || last >= SLOT_COUNT)
-			return false;
-		for (long slot = first; slot <= last; slot++)
-		{
-			uint8	   *byte = &a->claimed[slot / BITS_PER_BYTE];
-			uint8		bit = 1 << (slot % BITS_PER_BYTE);
+		long		slot = strtol(p, &p, 10);
+		long		last = *p == '-' ? strtol(p + 1, &p, 10) : slot;
 
-			if (*byte & bit)
+		if (slot < 0 || last < slot || last >= SLOT_COUNT)
+			return false;
+		for (; slot <= last; slot++)
+		{
+			if (a->claimed_by[slot] != CLUSTER_NO_NODE)
 				return false;
-			*byte |= bit;
+			a->claimed_by[slot] = number;
 		}
+		p += strspn(p, " ");
 	}
+	c->rest = p;
 	return true;
 }
 
@@ -238,7 +223,7 @@ cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked
 	const char *line = v->str;
 
 	a->n = 0;
-	memset(a->claimed, 0, sizeof(a->claimed));
+	memset(a->claimed_by, 0xff, sizeof(a->claimed_by));
 	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
 		return false;
 	while (*line != '\0')
@@ -248,10 +233,9 @@ cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked
 
 		if (end > line)
 		{
-			Claim	   *c = &a->claim[a->n];
-
 			if (a->n == CLUSTER_NODES_MAX ||
-				!claim_take_line(c, line, end, asked, &counts) || !claims_take_slots(a, c))
+				!claim_take_line(&a->claim[a->n], line, end, asked, &counts) ||
+				(counts && !claims_take_slots(a, a->n)))
 				return false;
 			if (counts)
 				a->n++;
@@ -333,48 +317,31 @@ map_recall_numbers(void)
 }
 
 /*
- * map_take_slots --- apply one claim; returns how many slots have moved
+ * map_take_slot --- apply the claim of a slot; returns true if it has moved
  *
  * If a node has a higher number than before, another node may have been the master of
- * its slots in between.  Then its locks are treated as if the slots had moved
- * ("renewed").
+ * its slots in between.  Then its locks are treated as if the slots had moved.
  */
-static int
-map_take_slots(Claim *c, const Present *present, bool *renewed)
+static bool
+map_take_slot(int slot, Claim *c, const Present *present, bool *changed)
 {
-	int			moved = 0;
-	const char *p = c->slots;
-	long		first;
-	long		last;
+	int			row = cluster_owner(slot, NULL);
+	bool		higher = c->number > cluster_number(slot);
 
-	while (claim_next_range(&p, &first, &last))
-		for (long slot = first; slot <= last; slot++)
-		{
-			int			row = cluster_owner(slot, NULL);
-
-			if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields &&
-				c->number <= cluster_number(slot))
-				continue;
-			if (c->row == CLUSTER_NO_NODE)
-				c->row = cluster_put_node(c->id, &c->at, c->name, true);
-			if (row != c->row && c->row != CLUSTER_NO_NODE)
-			{
-				cluster_give_slot(slot, c->row);
-				moved++;
-			}
-			else if (row != CLUSTER_NO_NODE && row == c->row &&
-					 c->number > cluster_number(slot))
-			{
-				cluster_give_slot(slot, row);
-				*renewed = true;
-			}
-			if (c->row == CLUSTER_NO_NODE)
-				continue;
-			if (row != c->row || c->number > cluster_number(slot))
-				cluster_set_number(slot, c->number);
-			map_note_number(c->row, cluster_number(slot));
-		}
-	return moved;
+	if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields && !higher)
+		return false;
+	if (c->row == CLUSTER_NO_NODE)
+		c->row = cluster_put_node(c->id, &c->at, c->name, true);
+	if (c->row == CLUSTER_NO_NODE)
+		return false;
+	if (row != c->row || higher)
+	{
+		cluster_give_slot(slot, c->row);
+		cluster_set_number(slot, c->number);
+		*changed = true;
+	}
+	map_note_number(c->row, cluster_number(slot));
+	return row != c->row;
 }
 
 /*
@@ -436,16 +403,9 @@ keeps_its_slots(const ClusterClaims *a)
 {
 	long		n = 0;
 
-	for (int i = 0; i < a->n; i++)
-	{
-		const char *p = a->claim[i].slots;
-		long		first;
-		long		last;
-
-		while (a->claim[i].is_itself && claim_next_range(&p, &first, &last))
-			for (long slot = first; slot <= last; slot++)
-				n += cluster_owner(slot, NULL) != CLUSTER_NO_NODE;
-	}
+	for (int i = 0; i < SLOT_COUNT; i++)
+		n += a->claimed_by[i] != CLUSTER_NO_NODE && a->claim[a->claimed_by[i]].is_itself &&
+			cluster_owner(i, NULL) != CLUSTER_NO_NODE;
 	return n == SLOT_COUNT - cluster_open_slots();
 }
 
@@ -593,17 +553,12 @@ map_hear_numbers(const ClusterClaims *a)
 static void
 map_note_half_moved(const Claim *c)
 {
-	const char *p = c->slots;
-	long		first;
-	long		last;
 	bool		anew = false;
 
 	if (c->row == CLUSTER_NO_NODE)
 		return;
 	cluster_forget_half_moved(c->row);
-	while (claim_next_range(&p, &first, &last))
-		;
-	for (; *p == '['; p += strspn(p, " "))
+	for (const char *p = c->rest; *p == '['; p += strspn(p, " "))
 	{
 		long		slot = strtol(p + 1, NULL, 10);
 
@@ -668,7 +623,7 @@ cluster_map_apply(ClusterClaims *a)
 {
 	Present		present[NODE_MASTERS] = {0};
 	int			moved = 0;
-	bool		renewed = false;
+	bool		changed = false;
 	int64		now = lr_now();
 
 	map.applied_at = now;
@@ -687,18 +642,19 @@ cluster_map_apply(ClusterClaims *a)
 		if (c != NULL && c->at.host[0] != '\0')
 			(void) cluster_put_node(node.id, &c->at, c->name, false);
 	}
-	for (int i = 0; i < a->n; i++)
-		if (a->claim[i].is_master)
-			moved += map_take_slots(&a->claim[i], present, &renewed);
-	if (moved > 0 || renewed)
-		cluster_end_change();
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
-		int			row = cluster_owner(i, NULL);
+		int			by = a->claimed_by[i];
+		int			row;
 
+		if (by != CLUSTER_NO_NODE && a->claim[by].is_master)
+			moved += map_take_slot(i, &a->claim[by], present, &changed);
+		row = cluster_owner(i, NULL);
 		if (row != CLUSTER_NO_NODE)
 			present[row].stays = true;
 	}
+	if (changed)
+		cluster_end_change();
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (present[i].used && !present[i].stays)
 		{

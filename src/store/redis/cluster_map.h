@@ -37,7 +37,7 @@ typedef struct Claim
 	bool		is_replica;
 	bool		has_failed;
 	bool		is_itself;		/* the node that has answered */
-	const char *slots;			/* the rest of its line */
+	const char *rest;			/* of its line: the slots that are being moved */
 	int			row;			/* CLUSTER_NO_NODE: not looked up yet */
 } Claim;
 
@@ -45,8 +45,7 @@ typedef struct ClusterClaims
 {
 	int			n;
 	Claim		claim[CLUSTER_NODES_MAX];
-	uint8		claimed[(SLOT_COUNT + BITS_PER_BYTE - 1) / BITS_PER_BYTE];	/* by any
-																			 * claim */
+	int16		claimed_by[SLOT_COUNT]; /* number of the claim; CLUSTER_NO_NODE: none */
 } ClusterClaims;
 
 /*

@@ -59,8 +59,6 @@ typedef struct Scout
 {
 	RedisTarget target;
 	RedisConn	conn;
-	int			seed;			/* index of the seed that it asks; -1: a node
-								 * that does not decide */
 	int64		leaves_at;		/* when to go on to the next one */
 	int64		next_try;
 	int64		asked_at;
@@ -72,12 +70,11 @@ typedef struct Decision
 {
 	bool		open;
 	int64		began;
-	uint32		asked;			/* seeds (bits) that have replied or failed */
-	uint32		being_asked;
+	uint32		asked;			/* seeds (bits) that a scout was sent to */
 	int64		answered_at;	/* time of the first reply; 0 = none */
 	bool		ours;			/* one of them belongs to the cluster in use */
-	RedisHost	first;			/* seed that has replied first */
-	RedisHost	other;			/* seed that belongs to another cluster; or empty */
+	char		first[LR_HOST_MAX + 16];	/* seed that has replied first */
+	char		other[LR_HOST_MAX + 16];	/* one of another cluster; or empty */
 	ClusterIds	ids;			/* nodes that the first reply names */
 } Decision;
 
@@ -245,18 +242,17 @@ static void
 decision_take(const Scout *s, int64 now)
 {
 	Decision   *d = &watch.decision;
-	const RedisHost *at = &lr_redis_url->hosts[s->seed];
 
 	if (cluster_known()->n > 0 && cluster_map_is_ours(&watch.answer))
 		d->ours = true;
 	if (d->answered_at == 0)
 	{
 		d->answered_at = now;
-		d->first = *at;
+		redis_target_show(&s->target, d->first, sizeof(d->first));
 		cluster_claims_ids(&watch.answer, &d->ids);
 	}
 	else if (!decision_names(d))
-		d->other = *at;
+		redis_target_show(&s->target, d->other, sizeof(d->other));
 }
 
 /*
@@ -266,11 +262,7 @@ static void
 decision_warn(int64 now)
 {
 	Decision   *d = &watch.decision;
-	char		first[LR_HOST_MAX + 16];
-	char		other[LR_HOST_MAX + 16];
 
-	redis_host_show(&d->first, first, sizeof(first));
-	redis_host_show(&d->other, other, sizeof(other));
 	watch.refused = true;
 	topology_set_reason("The nodes in lockredis.url belong to different clusters.");
 	node_set_error(NODE_REDIS, "", "The nodes in lockredis.url belong to different clusters.");
@@ -279,7 +271,7 @@ decision_warn(int64 now)
 				(errcode(ERRCODE_WARNING),
 				 errmsg("lockredis: the nodes in \"%s\" belong to different clusters",
 						"lockredis.url"),
-				 errdetail("Those at %s and %s do not know the same nodes.", first, other),
+				 errdetail("Those at %s and %s do not know the same nodes.", d->first, d->other),
 				 errhint("List only nodes of one cluster.")));
 }
 
@@ -295,7 +287,7 @@ decision_close(int64 now)
 {
 	Decision   *d = &watch.decision;
 	bool		in_use = cluster_known()->n > 0;
-	bool		split = d->other.host[0] != '\0';
+	bool		split = d->other[0] != '\0';
 
 	if (split)
 		decision_warn(now);
@@ -320,8 +312,17 @@ decision_close(int64 now)
 	watch.next_ask = now;
 }
 
+static bool
+scouts_are_back(void)
+{
+	for (int i = 0; i < SCOUTS; i++)
+		if (watch.scout[i]->conn.state != CONN_CLOSED)
+			return false;
+	return true;
+}
+
 /*
- * decision_look --- close the decision if all were asked, or the time is up
+ * decision_look --- close the decision if all have replied or failed, or the time is up
  */
 static void
 decision_look(int64 now)
@@ -331,7 +332,7 @@ decision_look(int64 now)
 
 	if (!d->open || now < d->began)
 		return;
-	if (d->asked == all || now - d->began >= DECIDE_NOBODY ||
+	if ((d->asked == all && scouts_are_back()) || now - d->began >= DECIDE_NOBODY ||
 		(d->answered_at != 0 && now - d->answered_at >= DECIDE_MAX))
 		decision_close(now);
 }
@@ -357,11 +358,10 @@ scout_choose_undecided(Scout *s)
 	{
 		int			n = (watch.next_seed + i) % nseeds;
 
-		if ((d->asked | d->being_asked) & (1U << n))
+		if (d->asked & (1U << n))
 			continue;
-		d->being_asked |= 1U << n;
+		d->asked |= 1U << n;
 		watch.next_seed = n + 1;
-		s->seed = n;
 		redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[n]);
 		return true;
 	}
@@ -376,7 +376,6 @@ scout_choose(Scout *s)
 {
 	if (watch.decision.open)
 		return scout_choose_undecided(s);
-	s->seed = -1;
 	for (int i = 0; i < NODE_MASTERS + LR_MAX_SEEDS; i++)
 	{
 		int			n = watch.next_candidate++ % (NODE_MASTERS + LR_MAX_SEEDS);
@@ -396,16 +395,6 @@ scout_choose(Scout *s)
 	return false;
 }
 
-/*
- * scout_done --- the seed has replied or failed, so it need not be asked again
- */
-static void
-scout_done(const Scout *s)
-{
-	if (watch.decision.open && s->seed >= 0)
-		watch.decision.asked |= 1U << s->seed;
-}
-
 static void
 scout_failed(Scout *s, int64 now)
 {
@@ -414,7 +403,6 @@ scout_failed(Scout *s, int64 now)
 	if (cluster_open_slots() == SLOT_COUNT)
 		node_set_error(NODE_REDIS, error->address, error->detail);
 	topology_set_reason(error->detail);
-	scout_done(s);
 	redis_conn_close(&s->conn);
 	s->answer_until = 0;
 	s->next_try = now + (watch.decision.open ? 0 : SCOUT_RETRY);
@@ -486,7 +474,6 @@ scout_take_map(Scout *s, int64 now)
 	if (watch.decision.open)
 	{
 		decision_take(s, now);
-		scout_done(s);
 		scout_leave(s, now);
 	}
 	else if (cluster_map_is_ours(&watch.answer))

@@ -129,25 +129,6 @@ row_of(const char *id)
 	return CLUSTER_NO_NODE;
 }
 
-/* Does the rest of its line in CLUSTER NODES name the slot? */
-static bool
-says_it_has(const Claim *c, int slot)
-{
-	const char *p = c->slots + strspn(c->slots, " ");
-
-	while (*p >= '0' && *p <= '9')
-	{
-		char	   *end;
-		long		first = strtol(p, &end, 10);
-		long		last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-
-		if (slot >= first && slot <= last)
-			return true;
-		p = end + strspn(end, " ");
-	}
-	return false;
-}
-
 /* What a node says of itself counts at once: that it does not have a slot, and its number. */
 static void
 check_says_itself(const ClusterClaims *a, const Claim *c)
@@ -156,14 +137,14 @@ check_says_itself(const ClusterClaims *a, const Claim *c)
 
 	for (int slot = 0; slot < SHARD_SLOTS && row != CLUSTER_NO_NODE; slot++)
 	{
-		bool		has = says_it_has(c, slot);
+		bool		has = a->claimed_by[slot] == c - a->claim;
 
 		if (cluster_owner(slot, NULL) != row)
 			continue;
 		if (has && cluster_number(slot) > c->number)
 			sim_fail("not confirmed", "a node says that its number is %lld, and slot %d is known by %lld",
 					 (long long) c->number, slot, (long long) cluster_number(slot));
-		if (!has && (a->claimed[slot / BITS_PER_BYTE] & (1 << slot % BITS_PER_BYTE)) != 0)
+		if (!has && a->claimed_by[slot] != CLUSTER_NO_NODE)
 			sim_fail("not confirmed", "a node says that it does not have slot %d, and is asked about it",
 					 slot);
 	}
