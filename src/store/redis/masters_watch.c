@@ -4,7 +4,7 @@
  *	  The watchdog asks each independent master whether it is up.
  *
  * The store is up as long as a majority is, so its health says nothing about a single
- * master.  Therefore each master has a connection of the watchdog that only serves to
+ * master.  Therefore each master has a batch of the watchdog's own that only serves to
  * fill its row in redis_lock_status, and to find out when a silent master answers again.
  * Whether a master has a vote is not decided here (nodes.c): sessions ask it whether
  * it is up or not.
@@ -22,7 +22,7 @@
 
 #include "settings.h"
 #include "store/nodes.h"
-#include "store/redis/conn.h"
+#include "store/redis/node_batch.h"
 #include "store/redis/quorum.h"
 
 /* How often a master that is up is asked. */
@@ -38,23 +38,15 @@
 /* Shortest interval between two log lines about changes. */
 #define LOG_INTERVAL		LR_US_PER_S
 
-/*
- * The questions: does it run commands, and what is it?  All but the first are sections
- * of INFO.
- */
-static const char *const questions[] = {"PING", "server", "memory", "replication"};
-
 typedef struct Probe
 {
-	NodeId		node;
-	RedisTarget target;
-	RedisConn	conn;
+	NodeBatch	node;
+	StoreOp		ops[2];			/* the questions: does it run scripts, and what is it? */
+	bool		asked;			/* they are not answered yet */
+	int64		asked_at;
 	NodeState	state;
 	int64		retry_delay;
-	int64		next_try;
-	int64		asked_at;
-	int64		answer_until;	/* 0 = no answer is awaited */
-	int			answered;		/* number of questions answered */
+	int64		next_ask;
 	char		why[256];		/* why it is down */
 	char		warned_policy[32];
 } Probe;
@@ -69,6 +61,18 @@ typedef struct MastersWatch
 
 static MastersWatch watch;
 
+static Probe *
+probe_make(int row)
+{
+	Probe	   *p = MemoryContextAllocZero(TopMemoryContext, sizeof(Probe));
+
+	if (!node_batch_make(&p->node, NODE_MASTER + row, "probe", true, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
+	return p;
+}
+
 /*
  * redis_masters_watch_start --- begin with the present settings, of whichever topology
  */
@@ -76,7 +80,10 @@ void
 redis_masters_watch_start(void)
 {
 	for (int i = 0; i < watch.n; i++)
-		redis_conn_close(&watch.probe[i]->conn);
+	{
+		node_batch_abandon(&watch.probe[i]->node);
+		redis_conn_close(&watch.probe[i]->node.conn);
+	}
 	watch.n = lr_nmasters;
 	watch.changed = true;
 	watch.logged_at = 0;
@@ -89,21 +96,14 @@ redis_masters_watch_start(void)
 				 errhint("Lower \"%s\".", "lockredis.lease")));
 	for (int i = 0; i < watch.n; i++)
 	{
-		Probe	   *p = watch.probe[i];
-
-		if (p == NULL)
-		{
-			p = MemoryContextAllocZero(TopMemoryContext, sizeof(Probe));
-			redis_conn_init(&p->conn, "probe", true);
-			watch.probe[i] = p;
-		}
-		p->node = NODE_MASTER + i;
-		redis_target_set(&p->target, p->node);
-		p->state = NODE_CONNECTING;
-		p->retry_delay = RETRY_MIN;
-		p->next_try = p->answer_until = 0;
-		node_set_silent(p->node, false);
-		node_set_state(p->node, NODE_CONNECTING);
+		if (watch.probe[i] == NULL)
+			watch.probe[i] = probe_make(i);
+		watch.probe[i]->state = NODE_CONNECTING;
+		watch.probe[i]->retry_delay = RETRY_MIN;
+		watch.probe[i]->asked = false;
+		watch.probe[i]->next_ask = 0;
+		node_set_silent(NODE_MASTER + i, false);
+		node_set_state(NODE_MASTER + i, NODE_CONNECTING);
 		masters_forget(i);
 	}
 }
@@ -136,7 +136,7 @@ watch_tell(int64 now)
 		up += p->state == NODE_UP;
 		if (p->state == NODE_UP)
 			continue;
-		redis_target_show(&p->target, address, sizeof(address));
+		redis_target_show(&p->node.target, address, sizeof(address));
 		appendStringInfo(&reasons, "%s%s: %s", reasons.len > 0 ? "\n" : "", address, p->why);
 	}
 	ereport(LOG,
@@ -154,7 +154,7 @@ probe_set_state(Probe *p, NodeState state)
 	if (p->state == state)
 		return;
 	p->state = state;
-	node_set_state(p->node, state);
+	node_set_state(p->node.target.node, state);
 	watch.changed = true;
 }
 
@@ -162,31 +162,30 @@ probe_set_state(Probe *p, NodeState state)
  * probe_failed --- the master does not answer, or cannot be used for locks
  */
 static void
-probe_failed(Probe *p, int64 now)
+probe_failed(Probe *p, const StoreError *error)
 {
-	const StoreError *error = &p->conn.failure.error;
+	NodeId		node = p->node.target.node;
 
-	redis_conn_close(&p->conn);
-	p->answer_until = 0;
-	p->next_try = now + p->retry_delay;
+	redis_conn_close(&p->node.conn);
+	p->next_ask = lr_now() + p->retry_delay;
 	p->retry_delay = Min(p->retry_delay * 2, RETRY_MAX);
 	strlcpy(p->why, error->detail, sizeof(p->why));
-	masters_forget(p->node - NODE_MASTER);
-	node_set_error(p->node, error->address, error->detail);
+	masters_forget(node - NODE_MASTER);
+	node_set_error(node, error->address, error->detail);
 	probe_set_state(p, NODE_DOWN);
 }
 
 static void
-probe_is_up(Probe *p, int64 now)
+probe_is_up(Probe *p)
 {
+	NodeId		node = p->node.target.node;
 	NodeStatus	status;
 
-	p->answer_until = 0;
 	p->retry_delay = RETRY_MIN;
-	node_set_round_trip(p->node, now - p->asked_at);
-	(void) node_get_status(p->node, &status);
+	p->next_ask = p->asked_at + ASK_INTERVAL;
+	node_set_round_trip(node, lr_now() - p->ops[0].sent.at);
+	(void) node_get_status(node, &status);
 	node_warn_of_eviction(&status, p->warned_policy, sizeof(p->warned_policy));
-	redis_target_set_silent(&p->target, false);
 	probe_set_state(p, NODE_UP);
 }
 
@@ -196,124 +195,73 @@ probe_is_up(Probe *p, int64 now)
  */
 
 /*
- * probe_connect --- true if the connection is ready
- */
-static bool
-probe_connect(Probe *p, int64 now)
-{
-	RedisConn  *c = &p->conn;
-
-	if (redis_conn_close_other(c))
-		p->answer_until = p->next_try = 0;
-	if (c->state == CONN_READY)
-		return true;
-	if (c->state == CONN_CLOSED)
-	{
-		if (now < p->next_try)
-			return false;
-		redis_target_set(&p->target, p->node);
-		p->asked_at = 0;
-		redis_conn_open(c, &p->target, now + lr_connect_timeout * LR_US_PER_MS);
-	}
-	redis_conn_advance(c);
-	if (c->state == CONN_CLOSED)
-		probe_failed(p, now);
-	return c->state == CONN_READY;
-}
-
-/*
- * probe_ask --- send all questions
+ * probe_ask --- begin to ask the master, over a new connection if there is none
  */
 static void
 probe_ask(Probe *p, int64 now)
 {
-	RespOut    *out = &p->conn.out;
-
-	for (int i = 0; i < lengthof(questions); i++)
-	{
-		resp_put_array(out, i == 0 ? 1 : 2);
-		if (i > 0)
-			resp_put_text(out, "INFO");
-		resp_put_text(out, questions[i]);
-	}
+	memset(p->ops, 0, sizeof(p->ops));
+	p->ops[0].kind = STORE_PROBE;
+	p->ops[1].kind = STORE_FACTS;
+	p->asked = true;
 	p->asked_at = now;
-	p->answered = 0;
-	p->answer_until = now + lr_command_timeout * LR_US_PER_MS;
-	if (!redis_conn_flush(&p->conn))
-		probe_failed(p, now);
+	node_batch_join(&p->node, p->ops, lengthof(p->ops), 0, lengthof(p->ops),
+					now + lr_call_budget());
 }
 
 /*
- * probe_take --- take an answer; the node may have become a replica
+ * probe_judge --- evaluate the answers; the node may have become a replica
  */
 static void
-probe_take(Probe *p, int64 now)
+probe_judge(Probe *p)
 {
-	RedisConn  *c = &p->conn;
-	const RedisValue *v = c->in.values;
+	RedisConn  *c = &p->node.conn;
 
-	if (p->answer_until == 0)
-		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node sent something that was not asked for.");
-	else if (v->type == REDIS_REPLY_ERROR)
-		redis_conn_refused(c);
-	else if (v->type == REDIS_REPLY_STRING)
-		redis_conn_take_info(c, v->str);
-	if (c->state == CONN_READY && c->facts.role != ROLE_MASTER)
+	p->asked = false;
+	if (p->ops[0].outcome == STORE_OK && c->state == CONN_READY && c->facts.role != ROLE_MASTER)
 		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node is a replica.");
-	if (c->state != CONN_READY)
-		probe_failed(p, now);
-	else if (++p->answered == lengthof(questions))
-		probe_is_up(p, now);
+	if (p->ops[0].outcome != STORE_OK)
+		probe_failed(p, &p->node.batch.error);
+	else if (c->state != CONN_READY)
+		probe_failed(p, &c->failure.error);
+	else
+		probe_is_up(p);
 }
 
 /*
- * probe_receive --- read what has come; false if the master has failed
- */
-static bool
-probe_receive(Probe *p, int64 now)
-{
-	RedisConn  *c = &p->conn;
-	int			nreads = 0;
-
-	while (redis_conn_next(c, &nreads))
-		probe_take(p, now);
-	if (c->state == CONN_CLOSED && p->next_try <= now)
-		probe_failed(p, now);
-	return c->state == CONN_READY;
-}
-
-/*
- * probe_next_ask --- when to ask a master again that has answered
+ * probe_next_ask --- when to ask the master again, which has answered or is down
  *
- * If a session has found it silent, at once: to find out whether it still is.
+ * If a session has found it silent, at once: to find out whether it still is; likewise if
+ * another server has been found in its row, to which it may have to be connected.
  */
 static int64
 probe_next_ask(const Probe *p)
 {
-	bool		doubtful = p->state != NODE_UP || node_is_silent(p->node);
-
-	return p->asked_at == 0 ? 0 : p->asked_at + (doubtful ? ASK_MIN : ASK_INTERVAL);
+	if (redis_conn_is_other(&p->node.conn))
+		return 0;
+	return p->state == NODE_UP && node_is_silent(p->node.target.node) ?
+		p->asked_at + ASK_MIN : p->next_ask;
 }
 
 /*
- * probe_step --- one master: connect, read what has come, and ask again when it is time
+ * probe_step --- one master: read what has come, and ask again when it is time
  */
 static void
 probe_step(Probe *p, int64 now)
 {
-	if (!probe_connect(p, now) || !probe_receive(p, now))
-		return;
-	if (p->answer_until != 0 && now >= p->answer_until)
+	NodeBatch  *b = &p->node;
+
+	if (b->batch.active)
 	{
-		redis_target_set_silent(&p->target, true);
-		redis_conn_fail(&p->conn, ERRCODE_STORE_FAILED,
-						"The node did not answer in time.");
-		probe_failed(p, now);
+		node_batch_process(b, true, false);
+		node_batch_check_time(b);
 	}
-	else if (p->answer_until == 0 && now >= probe_next_ask(p))
+	else if (b->conn.state == CONN_READY && !node_batch_check_connection(b, false))
+		probe_failed(p, &b->conn.failure.error);
+	if (!p->asked && now >= probe_next_ask(p))
 		probe_ask(p, now);
-	else
-		(void) redis_conn_flush(&p->conn);
+	if (p->asked && !b->batch.active)
+		probe_judge(p);
 }
 
 void
@@ -337,10 +285,7 @@ redis_masters_watch_interests(StoreInterests *in)
 	{
 		const Probe *p = watch.probe[i];
 
-		if (p->conn.state == CONN_CLOSED)
-			store_wait_until(in, p->next_try);
-		else if (p->conn.state == CONN_READY)
-			store_wait_until(in, p->answer_until != 0 ? p->answer_until : probe_next_ask(p));
-		redis_conn_interests(&p->conn, in);
+		store_wait_until(in, p->asked ? node_batch_until(&p->node) : probe_next_ask(p));
+		redis_conn_interests(&p->node.conn, in);
 	}
 }
