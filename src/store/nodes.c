@@ -36,8 +36,8 @@
 /* Least interval between errors that sessions report. */
 #define REPORT_INTERVAL		(100 * LR_US_PER_MS)
 
-/* The usual round trip is the shortest of the last ROUND_TRIPS ones. */
-#define ROUND_TRIPS			8
+/* The usual round trip is the shortest one, but rises by this part of a longer one. */
+#define ROUND_TRIP_PART		8
 
 #define REASON_MAX			256
 
@@ -74,9 +74,6 @@ typedef struct NodeEntry
 
 	/* All below is protected by the lock. */
 	bool		used;
-	int64		round_trips[ROUND_TRIPS];	/* the last round trips */
-	int			nround_trips;	/* their number, at most ROUND_TRIPS */
-	int			next_round_trip;	/* index for the next one */
 	NodeStatus	status;			/* without the state */
 } NodeEntry;
 
@@ -233,7 +230,6 @@ clear_status(NodeId node)
 	e->status.store = node == NODE_TABLE ? STORE_TABLE : STORE_REDIS;
 	e->status.role = first_role(node);
 	e->status.round_trip_us = -1;
-	e->nround_trips = e->next_round_trip = 0;
 	pg_atomic_write_u32(&e->state, NODE_CONNECTING);
 	pg_atomic_write_u64(&e->usual_round_trip, 0);
 }
@@ -335,36 +331,21 @@ node_set_certificate(NodeId node, TimestampTz expires)
 	LWLockRelease(node_lock);
 }
 
-/*
- * note_round_trip --- update the usual round trip; lock held
- *
- * It is the minimum, since a node that was slow for a while is not far away.
- */
-static void
-note_round_trip(NodeEntry *e, int64 us)
-{
-	int64		usual = us;
-
-	e->round_trips[e->next_round_trip] = us;
-	e->next_round_trip = (e->next_round_trip + 1) % ROUND_TRIPS;
-	e->nround_trips = Min(e->nround_trips + 1, ROUND_TRIPS);
-	for (int i = 0; i < e->nround_trips; i++)
-		usual = Min(usual, e->round_trips[i]);
-	pg_atomic_write_u64(&e->usual_round_trip, (uint64) usual);
-}
-
+/* A node that was slow for a while is not far away. */
 void
 node_set_round_trip(NodeId node, int64 us)
 {
+	NodeEntry  *e = &nodes->entry[node];
+	int64		usual = node_usual_round_trip(node);
+
+	if (usual != 0)
+		usual = Min(us, usual + (us - usual) / ROUND_TRIP_PART);
+	pg_atomic_write_u64(&e->usual_round_trip, (uint64) (usual != 0 ? usual : us));
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	nodes->entry[node].status.round_trip_us = us;
-	note_round_trip(&nodes->entry[node], us);
+	e->status.round_trip_us = us;
 	LWLockRelease(node_lock);
 }
 
-/*
- * node_usual_round_trip --- see nodes.h
- */
 int64
 node_usual_round_trip(NodeId node)
 {
@@ -495,6 +476,12 @@ bool
 node_is_silent(NodeId node)
 {
 	return pg_atomic_read_u32(&nodes->entry[node].silent) != 0;
+}
+
+bool
+node_serves(NodeId node)
+{
+	return pg_atomic_read_u32(&nodes->entry[node].state) == NODE_UP && !node_is_silent(node);
 }
 
 uint32
@@ -1470,8 +1457,7 @@ masters_are_there(uint32 place, uint32 rows)
 	if (place != node_get_place())
 		return false;
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
-		if ((rows & (1U << i)) != 0 && !node_is_silent(NODE_MASTER + i) &&
-			pg_atomic_read_u32(&nodes->entry[NODE_MASTER + i].state) == NODE_UP)
+		if ((rows & (1U << i)) != 0 && node_serves(NODE_MASTER + i))
 			return true;
 	return false;
 }

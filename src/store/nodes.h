@@ -178,6 +178,9 @@ extern bool node_place_is_other(uint32 place);
 extern void node_set_silent(NodeId node, bool silent);
 extern bool node_is_silent(NodeId node);
 
+/* Is the node up, and not silent?  Lock-free. */
+extern bool node_serves(NodeId node);
+
 /*
  * How often a node has answered again: the watchdog found it up, or a silence has ended,
  * whichever process noticed that, which wakes the watchdog.  One of several masters may

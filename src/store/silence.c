@@ -145,6 +145,13 @@ silent_since(void)
 	return since > read_time(&shared->heard_at) ? since : 0;
 }
 
+/* The same; 0 also if the watchdog has not looked lately. */
+static int64
+known_silence(int64 now)
+{
+	return lr_has_fallback() && silence_is_watched(now) ? silent_since() : 0;
+}
+
 /* ----------
  * For all processes
  * ----------
@@ -181,11 +188,8 @@ silence_heard(int64 now, int64 served)
 bool
 silence_lasts_since(int64 when)
 {
-	int64		since;
+	int64		since = known_silence(lr_now());
 
-	if (!lr_has_fallback() || !silence_is_watched(lr_now()))
-		return false;
-	since = silent_since();
 	return since != 0 && since <= when && read_time(&shared->answered_at) < when;
 }
 
@@ -193,11 +197,8 @@ bool
 silence_is_noticed(void)
 {
 	int64		now = lr_now();
-	int64		since;
+	int64		since = known_silence(now);
 
-	if (!lr_has_fallback() || !silence_is_watched(now))
-		return false;
-	since = silent_since();
 	return since != 0 && now - since > SLOW_ANSWER;
 }
 
@@ -237,12 +238,12 @@ silence_hold_off(uint32 hash)
 
 	if (!lr_has_fallback())
 		return 0;
-	since = silent_since();
+	since = known_silence(now);
 	ttl = seen_ttl(pg_atomic_read_u64(&shared->ttl[hash & (shared->nttls - 1)]));
 	if (ttl == TTL_ENDLESS)
 		return LR_NEVER;
 	left = lr_later(read_time(&shared->lease), ttl * LR_US_PER_S);
-	if (since != 0 && silence_is_watched(now))
+	if (since != 0)
 		left -= now - since;
 	return Max(left, 0);
 }

@@ -362,13 +362,6 @@ health_wants_facts(const StoreHealth *h, const DueBatch *b)
 		b->store->connected(b->handle) && lr_now() >= h->next_facts;
 }
 
-bool
-health_serves(const StoreHealth *h, const DueBatch *b)
-{
-	return h->state == NODE_UP && !node_is_silent(h->node) &&
-		b->store->connected(b->handle);
-}
-
 /* The most lines */
 #define LINES_MAX			50
 /* within this interval */

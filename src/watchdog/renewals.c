@@ -572,13 +572,3 @@ renewals_idle(void)
 			idle |= STORE_BIT(i);
 	return idle;
 }
-
-bool
-renewals_serves(NodeId node)
-{
-	for (int i = 0; i < STORE_COUNT; i++)
-		for (const Lane *lane = lr_has_store(i) ? &renewals[i] : NULL; lane != NULL; lane = lane->next)
-			if (!lane->ended && lane->replicas == 0 && lane->health.node == node)
-				return health_serves(&lane->health, &lane->batch);
-	return false;
-}

@@ -391,13 +391,15 @@ reap_asker(void)
  * is_needed --- would other addresses help?
  *
  * Not while the node serves us at the known ones: a session that cannot reach it has
- * another problem.  But a node that has become a replica serves us only as long as
+ * another problem, unless names of independent masters have changed places, or it is one
+ * of the seeds of a cluster.  But a node that has become a replica serves us only as long as
  * there is nothing to write.
  */
 static bool
-is_needed(const AddressWish *wish, NodeServes serves)
+is_needed(const AddressWish *wish)
 {
-	return !wish->known || (wish->why & WANT_MASTER) != 0 || !serves(wish->node);
+	return !wish->known || (wish->why & WANT_MASTER) != 0 || lr_nmasters > 0 ||
+		(wish->node == NODE_REDIS && cluster_is_on()) || !node_serves(wish->node);
 }
 
 /*
@@ -418,10 +420,10 @@ when_to_ask(const AddressWish *wish)
 /*
  * next_wish --- the name to resolve next, and when; LR_NEVER if none is wanted
  *
- * With "serves", it drops requests that are not needed any more.
+ * It drops requests that are not needed any more.
  */
 static int64
-next_wish(AddressWish *first, NodeServes serves)
+next_wish(AddressWish *first)
 {
 	AddressWish wish;
 	int64		first_at = LR_NEVER;
@@ -430,7 +432,7 @@ next_wish(AddressWish *first, NodeServes serves)
 	{
 		if (!addresses_wish(i, &wish))
 			continue;
-		if (serves != NULL && !is_needed(&wish, serves))
+		if (!is_needed(&wish))
 			addresses_drop_wish(&wish);
 		else if (when_to_ask(&wish) < first_at)
 		{
@@ -442,7 +444,7 @@ next_wish(AddressWish *first, NodeServes serves)
 }
 
 void
-resolver_step(NodeServes serves)
+resolver_step(void)
 {
 	AddressWish wish;
 
@@ -450,7 +452,7 @@ resolver_step(NodeServes serves)
 		read_answer();
 	if (resolver.pid != 0 && resolver.pipe == PGINVALID_SOCKET)
 		reap_asker();
-	if (resolver.pid == 0 && next_wish(&wish, serves) <= lr_now())
+	if (resolver.pid == 0 && next_wish(&wish) <= lr_now())
 		start_asking(&wish);
 }
 
@@ -471,7 +473,7 @@ resolver_interests(StoreInterests *in)
 	}
 	else
 		store_wait_until(in, resolver.pid != 0 ? lr_now() + REAP_INTERVAL :
-						 next_wish(&wish, NULL));
+						 next_wish(&wish));
 }
 
 /* It does so at once, abandoning a request under way. */

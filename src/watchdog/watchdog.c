@@ -281,7 +281,7 @@ watchdog_round(bool ending)
 	CHECK_FOR_INTERRUPTS();
 	if (ConfigReloadPending)
 		reload_settings();
-	resolver_step(renewals_serves);
+	resolver_step();
 	failover_step();
 	renewals_step();
 	failover_tell();

@@ -165,9 +165,6 @@ extern bool health_wants_proof(const StoreHealth *h, const DueBatch *b);
 /* Is it time for FACTS? */
 extern bool health_wants_facts(const StoreHealth *h, const DueBatch *b);
 
-/* Does the store serve us over the present connection? */
-extern bool health_serves(const StoreHealth *h, const DueBatch *b);
-
 /* Write the losses of locks that were recorded; and when to call this again. */
 extern void loss_log_write(void);
 extern int64 loss_log_next(void);
@@ -201,9 +198,6 @@ extern void renewals_interests(StoreInterests *in);
 
 /* STORE_BITs of the stores that a batch could be sent to. */
 extern uint32 renewals_idle(void);
-
-/* Does this node serve us over a present connection? */
-extern bool renewals_serves(NodeId node);
 
 /* ----------
  * fallback.c: The decision which store new locks go to: Redis, or the table while Redis
@@ -277,14 +271,8 @@ extern void subscriptions_interests(StoreInterests *in);
  * ----------
  */
 
-/*
- * Does this node serve the watchdog over its connection, so that the known addresses
- * are good enough?
- */
-typedef bool (*NodeServes) (NodeId node);
-
 /* Take an answer that has come, and start the next request. */
-extern void resolver_step(NodeServes serves);
+extern void resolver_step(void);
 extern void resolver_interests(StoreInterests *in);
 
 /* The settings of this node have changed: resolve its name, and drop all others. */

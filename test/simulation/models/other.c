@@ -22,7 +22,7 @@
  */
 
 void
-resolver_step(NodeServes serves)
+resolver_step(void)
 {
 }
 
