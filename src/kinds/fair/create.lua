@@ -73,25 +73,16 @@ if ttl == -2 and (not first or first == owner) then
   return {0, 0, clear() and 'clear' or '', now}
 end
 
--- Look at little, however large the value is.
 local code, holder = 3, first
 if ttl == -2 then
   -- The next one may not know, as no message tells of the end of a lease.
   code, ttl = 1, math.max(ends - now, 1)
   redis.call(ARGV[1], KEYS[2] .. ':' .. first, ARGV[2])
 else
-  local kind = redis.call('TYPE', lock).ok
-  if kind == 'string' and ttl >= 0 then
-    code, holder = 4, ''
-  elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
-    holder = redis.call('HKEYS', lock)[1]
-    if redis.call('HSTRLEN', lock, holder) <= 20
-      and string.find(redis.call('HGET', lock, holder), '^%-?%d+$') then
-      code = 1
-    end
-  end
+  -- needs: held
+  code, holder = held(lock, ttl)
   if code == 3 then
-    return {3, ttl, kind, now}
+    return {3, ttl, holder, now}
   end
 end
 

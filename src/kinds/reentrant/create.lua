@@ -49,17 +49,6 @@ if ttl == -2 then
   return token and {0, token, now} or now
 end
 
--- Look at little, however large the value is.
-local kind = redis.call('TYPE', lock).ok
-if kind == 'string' then
-  if ttl >= 0 then
-    return {4, ttl, ''}
-  end
-elseif kind == 'hash' and redis.call('HLEN', lock) == 1 then
-  local holder = redis.call('HKEYS', lock)[1]
-  if redis.call('HSTRLEN', lock, holder) <= 20
-    and string.find(redis.call('HGET', lock, holder), '^%-?%d+$') then
-    return {1, ttl, string.sub(holder, 1, 95)}
-  end
-end
-return {3, ttl, kind}
+-- needs: held
+local code, holder = held(lock, ttl)
+return {code, ttl, holder}

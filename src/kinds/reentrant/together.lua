@@ -14,20 +14,9 @@
 for i = 1, #KEYS do
   local ttl = redis.call('PTTL', KEYS[i])
   if ttl ~= -2 then
-    -- Look at little, however large the value is.
-    local kind = redis.call('TYPE', KEYS[i]).ok
-    if kind == 'string' then
-      if ttl >= 0 then
-        return {4, ttl, '', i}
-      end
-    elseif kind == 'hash' and redis.call('HLEN', KEYS[i]) == 1 then
-      local owner = redis.call('HKEYS', KEYS[i])[1]
-      if redis.call('HSTRLEN', KEYS[i], owner) <= 20
-        and string.find(redis.call('HGET', KEYS[i], owner), '^%-?%d+$') then
-        return {1, ttl, string.sub(owner, 1, 95), i}
-      end
-    end
-    return {3, ttl, kind, i}
+    -- needs: held
+    local code, holder = held(KEYS[i], ttl)
+    return {code, ttl, holder, i}
   end
 end
 
