@@ -70,39 +70,26 @@ wait_is_for(const ConditionWait *w, const StoreOp *op)
 }
 
 /*
- * wait_notify_one --- notify the first wait that counts; false: there is none
+ * wait_lengthen --- the wait counts for so many milliseconds from now, or for longer already
  */
-static bool
-wait_notify_one(const StoreOp *op)
+static void
+wait_lengthen(ConditionWait *w, int64 ms)
 {
-	dlist_mutable_iter it;
-	int64		now = lr_now();
+	int64		ends = lr_now() + ms * LR_US_PER_MS;
 
-	dlist_foreach_modify(it, &waits)
-	{
-		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
-
-		if (w->notified || !wait_is_for(w, op))
-			continue;
-		if (w->ends > now)
-		{
-			w->notified = true;
-			return true;
-		}
-		wait_forget(w);
-	}
-	return false;
+	w->ends = Max(w->ends, ends);
 }
 
 /*
- * wait_pass_on_dead --- pass the notifications of waits that no longer count to the next waits
+ * wait_pass_on --- notify the first waits that count: so many, and one for each that was notified
+ * and no longer counts; returns how many
  */
-static void
-wait_pass_on_dead(const StoreOp *op)
+static int
+wait_pass_on(const StoreOp *op, int64 n)
 {
 	dlist_mutable_iter it;
 	int64		now = lr_now();
-	int			n = 0;
+	int			told = 0;
 
 	dlist_foreach_modify(it, &waits)
 	{
@@ -113,8 +100,21 @@ wait_pass_on_dead(const StoreOp *op)
 		wait_forget(w);
 		n++;
 	}
-	while (n-- > 0 && wait_notify_one(op))
-		;
+	dlist_foreach_modify(it, &waits)
+	{
+		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
+
+		if (told == n || w->notified || !wait_is_for(w, op))
+			continue;
+		if (w->ends <= now)
+			wait_forget(w);
+		else
+		{
+			w->notified = true;
+			told++;
+		}
+	}
+	return told;
 }
 
 /*
@@ -138,7 +138,7 @@ condition_queue(StoreOp *op)
 		memcpy(w->name, op->name, op->name_len);
 		dlist_push_tail(&waits, &w->node);
 	}
-	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
+	wait_lengthen(w, op->lease_ms);
 }
 
 /*
@@ -152,12 +152,12 @@ condition_ask(StoreOp *op)
 {
 	ConditionWait *w;
 
-	wait_pass_on_dead(op);
+	(void) wait_pass_on(op, 0);
 	w = wait_find(op->owner);
 	op->outcome = STORE_OK;
 	if (w == NULL)
 		return;
-	w->ends = lr_now() + op->lease_ms * LR_US_PER_MS;
+	wait_lengthen(w, op->lease_ms);
 	if (w->notified)
 		return;
 	entry_busy(op, op->lease_ms);
@@ -170,15 +170,11 @@ condition_renew(StoreOp *op)
 {
 	ConditionWait *w;
 
-	wait_pass_on_dead(op);
+	(void) wait_pass_on(op, 0);
 	w = wait_find(op->owner);
 	op->outcome = w != NULL && w->notified ? STORE_OK : STORE_GONE;
 	if (op->outcome == STORE_OK)
-	{
-		int64		ends = lr_now() + op->lease_ms * LR_US_PER_MS;
-
-		w->ends = Max(w->ends, ends);
-	}
+		wait_lengthen(w, op->lease_ms);
 }
 
 static void
@@ -192,16 +188,14 @@ condition_release(StoreOp *op)
 		return;
 	pass = w->notified && !op->args.acted;
 	wait_forget(w);
-	if (pass)
-		(void) wait_notify_one(op);
+	(void) wait_pass_on(op, pass ? 1 : 0);
 }
 
 static void
 condition_notify(StoreOp *op)
 {
-	wait_pass_on_dead(op);
-	while (op->answer.count < op->amount && wait_notify_one(op))
-		op->answer.count++;
+	(void) wait_pass_on(op, 0);
+	op->answer.count = wait_pass_on(op, op->amount);
 }
 
 void
