@@ -95,28 +95,23 @@ typedef struct CopyNote
 								 * nodes was asked to renew it */
 	int			op;				/* the operation (of a group the first) on
 								 * which it is a vote; -1: none */
+	char	   *texts;			/* name and text of the copy */
 } CopyNote;
 
 /* The link to one node. */
 typedef struct QuorumLink
 {
 	NodeBatch	node;
-	StoreOp    *copies;			/* of operations; their texts are in "texts" */
+	StoreOp    *copies;			/* of operations, each with texts of its own */
 	CopyNote   *notes;			/* one for each copy */
 	int			size;			/* allocated copies */
 	int			used;			/* used copies */
 	int			mine;			/* first copy of the present batch */
-	int			nheard;			/* how many copies were heard */
 	int			heard_to;		/* all before this one were heard */
 	int64		tainted_until;	/* until then, do not ask the node for locks
 								 * with that token */
 	uint8		tainted_id[STORE_ID_LEN];
 	bool		all_tainted;	/* or with any token */
-	uint32		linger_epoch;	/* the socket that is being connected */
-	int64		linger_until;	/* until when that is worth waiting for */
-	char	   *texts;
-	size_t		text_size;
-	size_t		text_used;
 } QuorumLink;
 
 /*
@@ -128,6 +123,9 @@ typedef struct QuorumLink
 
 /* NULL when out of memory. */
 extern QuorumLink *link_make(NodeId node, const char *role, bool patient);
+
+/* Forget the copies from this one on, which were not handed over. */
+extern void link_cut(QuorumLink *l, int from);
 
 /* Forget all copies, also those without an answer. */
 extern void link_reset(QuorumLink *l);
@@ -150,9 +148,6 @@ extern void link_cancel_one(StoreOp *copy);
 /* The same for all copies that nobody needs any more. */
 extern void link_cancel(QuorumLink *l);
 
-/* Does a copy have an answer that was not heard yet? */
-extern bool link_has_news(const QuorumLink *l);
-
 /* Was this release answered, and sent only once?  If not, it may still run. */
 extern bool copy_is_plain(const StoreOp *copy);
 
@@ -164,9 +159,6 @@ extern void link_hear_create(QuorumLink *l, int which);
 
 /* May a release with the token of this create still run there? */
 extern bool link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now);
-
-/* Is the connection likely to be ready within a moment? */
-extern bool link_is_soon_ready(QuorumLink *l, int64 now);
 
 /* ----------
  * quorum_batch.c: A batch of operations at several independent masters.
@@ -260,8 +252,8 @@ extern void quorum_undo(QuorumBatch *b, int which, int n, bool quiet);
 /* Give an operation its outcome. */
 extern void quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome);
 
-/* Take the new answers of one node. */
-extern void quorum_hear(QuorumBatch *b, int row);
+/* Take the new answers of one node; false if there are none. */
+extern bool quorum_hear(QuorumBatch *b, int row);
 
 /* Take those of all nodes. */
 extern void quorum_hear_all(QuorumBatch *b);

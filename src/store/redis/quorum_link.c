@@ -22,55 +22,38 @@
 #define TAINT_TIME			(60 * LR_US_PER_S)
 
 #define FIRST_SIZE			32
-#define FIRST_TEXT_SIZE		8192
 
 /*
- * link_has_room --- make room for so many more; false when out of memory
+ * link_has_room --- make room for another copy; false when out of memory
  */
 static bool
-link_has_room(QuorumLink *l, int more, size_t more_text)
+link_has_room(QuorumLink *l)
 {
-	if (l->used + more > l->size)
-	{
-		int			size = Max(2 * l->size, Max(FIRST_SIZE, l->used + more));
-		StoreOp    *copies = realloc(l->copies, sizeof(StoreOp) * size);
-		CopyNote   *notes;
+	int			size = Max(2 * l->size, FIRST_SIZE);
+	StoreOp    *copies;
+	CopyNote   *notes;
 
-		if (copies == NULL)
-			return false;
-		l->copies = copies;
-		if (l->node.batch.active)
-			l->node.batch.ops = copies;
-		notes = realloc(l->notes, sizeof(CopyNote) * size);
-		if (notes == NULL)
-			return false;
-		l->notes = notes;
-		l->size = size;
-	}
-	if (l->text_used + more_text > l->text_size)
-	{
-		size_t		size = Max(2 * l->text_size,
-							   Max(FIRST_TEXT_SIZE, l->text_used + more_text));
-		char	   *texts = malloc(size);
-
-		if (texts == NULL)
-			return false;
-		for (int i = 0; i < l->used; i++)
-		{
-			StoreOp    *copy = &l->copies[i];
-
-			if (copy->name != NULL)
-				copy->name = texts + (copy->name - l->texts);
-			if (copy->text != NULL)
-				copy->text = texts + (copy->text - l->texts);
-		}
-		if (l->text_used > 0)
-			memcpy(texts, l->texts, l->text_used);
-		free(l->texts);
-		l->texts = texts;
-		l->text_size = size;
-	}
+	if (l->used < l->size)
+		return true;
+	copies = realloc(l->copies, sizeof(StoreOp) * size);
+	if (copies == NULL)
+		return false;
+	l->copies = copies;
+	if (l->node.batch.active)
+		l->node.batch.ops = copies;
+	notes = realloc(l->notes, sizeof(CopyNote) * size);
+	if (notes == NULL)
+		return false;
+	l->notes = notes;
+	l->size = size;
 	return true;
+}
+
+void
+link_cut(QuorumLink *l, int from)
+{
+	for (; l->used > from; l->used--)
+		free(l->notes[l->used - 1].texts);
 }
 
 /*
@@ -85,8 +68,8 @@ link_reset(QuorumLink *l)
 	for (int i = l->heard_to; i < l->used; i++)
 		if (l->notes[i].fate == COPY_UNDOES)
 			link_hear_release(l, &l->copies[i]);
-	l->used = l->mine = l->nheard = l->heard_to = 0;
-	l->text_used = 0;
+	link_cut(l, 0);
+	l->mine = l->heard_to = 0;
 }
 
 /*
@@ -99,12 +82,8 @@ link_make(NodeId node, const char *role, bool patient)
 
 	if (l == NULL)
 		return NULL;
-	if (!link_has_room(l, FIRST_SIZE, FIRST_TEXT_SIZE) ||
-		!node_batch_make(&l->node, node, role, patient, false))
+	if (!node_batch_make(&l->node, node, role, patient, false))
 	{
-		free(l->copies);
-		free(l->notes);
-		free(l->texts);
 		free(l);
 		return NULL;
 	}
@@ -118,26 +97,6 @@ link_make(NodeId node, const char *role, bool patient)
  */
 
 /*
- * link_put_text --- append a text, which may be one of the link's own
- *
- * The link's texts were at [old, end) before they were moved.  "old" may have been freed
- * since, and a text of the caller may begin right at "end", so compare with both.
- */
-static const char *
-link_put_text(QuorumLink *l, const char *old, const char *end, const char *text, int len)
-{
-	char	   *at = l->texts + l->text_used;
-
-	if (text == NULL)
-		return NULL;
-	if (text >= old && text < end)
-		text = l->texts + (text - old);
-	memcpy(at, text, len);
-	l->text_used += len;
-	return at;
-}
-
-/*
  * link_put --- copy an operation, as one of this kind; returns the index, -1 when out of
  * memory
  *
@@ -146,18 +105,22 @@ link_put_text(QuorumLink *l, const char *old, const char *end, const char *text,
 int
 link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 {
-	StoreOp		from = *op;		/* op may be a copy itself, and both arrays can move */
-	const char *old = l->texts;
-	const char *end = old + l->text_used;
+	StoreOp		from = *op;		/* op may be a copy itself, and the array can move */
+	char	   *texts = malloc(from.name_len + from.text_len + 1);
 	StoreOp    *copy;
 
-	if (!link_has_room(l, 1, from.name_len + from.text_len))
+	if (texts == NULL || !link_has_room(l))
+	{
+		free(texts);
 		return -1;
+	}
 	copy = &l->copies[l->used];
 	*copy = from;
 	copy->kind = kind;
-	copy->name = link_put_text(l, old, end, from.name, from.name_len);
-	copy->text = link_put_text(l, old, end, from.text, from.text_len);
+	if (from.name != NULL)
+		copy->name = memcpy(texts, from.name, from.name_len);
+	if (from.text != NULL)
+		copy->text = memcpy(texts + from.name_len, from.text, from.text_len);
 	if (kind != STORE_CREATE)
 		copy->args.together = 0;
 	if (kind != from.kind)
@@ -168,6 +131,7 @@ link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
 	memset(&copy->answer, 0, sizeof(StoreAnswer));
 	l->notes[l->used].fate = kind == STORE_RELEASE && lr_kind(from.lock_kind)->ownerless ?
 		COPY_UNDOES : COPY_PLAIN;
+	l->notes[l->used].texts = texts;
 	l->notes[l->used].heard = false;
 	l->notes[l->used].op = -1;
 	return l->used++;
@@ -230,17 +194,6 @@ link_cancel(QuorumLink *l)
  */
 
 /*
- * link_has_news --- does a copy have an answer that was not heard yet?
- */
-bool
-link_has_news(const QuorumLink *l)
-{
-	int			left = l->node.batch.active ? l->node.batch.left : 0;
-
-	return l->nheard < l->used - left;
-}
-
-/*
  * copy_is_plain --- was this release answered, and sent only once?
  *
  * If not it may still run, even behind the next create of the same owner: because it was
@@ -299,22 +252,4 @@ link_is_tainted(const QuorumLink *l, const StoreOp *op, int64 now)
 {
 	return op->text != NULL && op->kind == STORE_CREATE && now < l->tainted_until &&
 		(l->all_tainted || memcmp(l->tainted_id, op->id, STORE_ID_LEN) == 0);
-}
-
-/*
- * link_is_soon_ready --- is the connection that is being made worth waiting for?
- *
- * If it takes longer, only the first call waits, not each one that comes meanwhile.
- */
-bool
-link_is_soon_ready(QuorumLink *l, int64 now)
-{
-	const RedisConn *c = &l->node.conn;
-
-	if (l->linger_epoch != c->socket.epoch)
-	{
-		l->linger_epoch = c->socket.epoch;
-		l->linger_until = now + LINGER_TIME;
-	}
-	return now < l->linger_until;
 }

@@ -147,15 +147,13 @@ quorum_put(QuorumBatch *b, int row, int which, const StoreOp *ops, int n, StoreO
 {
 	QuorumLink *l = b->link[row];
 	int			used = l->used;
-	size_t		text_used = l->text_used;
 	int			put = 0;
 
 	while (put < n && link_put(l, &ops[put], kind) >= 0)
 		put++;
 	if (put < n)
 	{
-		l->used = used;
-		l->text_used = text_used;
+		link_cut(l, used);
 		put = 0;
 	}
 	for (int k = 0; k < n; k++)
@@ -586,26 +584,6 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 }
 
 /*
- * quorum_note_without --- note which nodes may not have the lock that a majority has
- *
- * A node that has not answered yet may still find that somebody else has it there, or
- * that it is too late; nobody reads that then.
- */
-static void
-quorum_note_without(const QuorumBatch *b, int which)
-{
-	StoreOp    *op = &b->set.batch.ops[which];
-
-	for (int i = 0; i < b->set.n; i++)
-	{
-		const StoreOp *copy = quorum_copy(b, i, which);
-
-		if (copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE))
-			op->sent.without |= 1U << i;
-	}
-}
-
-/*
  * copy_may_have --- may this node have the lock after a create or renewal?
  *
  * A node that has forgotten it is given it again, so it may.
@@ -637,44 +615,32 @@ copy_may_keep(const StoreOp *copy, const QuorumLink *l)
 }
 
 /*
- * quorum_cancel_late --- a majority has granted the lock: cancel creates that wait for a
- * connection
+ * quorum_note_nodes --- note which nodes may have the lock, or may still have it after a
+ * release, and which may lack it after a create
  *
- * Otherwise, until a node is known to be down, the watchdog would have to look there for
- * each lock taken meanwhile.
+ * A node that has not answered a create yet may still find that somebody else has the
+ * lock there, or that it is too late; nobody reads that then.  A create that waits for a
+ * connection is cancelled: otherwise, until a node is known to be down, the watchdog
+ * would have to look there for each lock taken meanwhile.
  */
 static void
-quorum_cancel_late(const QuorumBatch *b, int which)
+quorum_note_nodes(const QuorumBatch *b, int which)
 {
+	StoreOp    *op = &b->set.batch.ops[which];
+
 	for (int i = 0; i < b->set.n; i++)
 	{
 		StoreOp    *copy = quorum_copy(b, i, which);
+		bool		has = copy != NULL && copy_may_have(copy, b->link[i]);
 
-		if (copy != NULL && copy->outcome == STORE_PENDING &&
-			!copy_may_have(copy, b->link[i]))
+		if (op->kind == STORE_RELEASE ? copy == NULL || copy_may_keep(copy, b->link[i]) : has)
+			op->sent.nodes |= 1U << i;
+		if (op->kind == STORE_CREATE &&
+			(copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE)))
+			op->sent.without |= 1U << i;
+		if (op->kind == STORE_CREATE && copy != NULL && copy->outcome == STORE_PENDING && !has)
 			link_cancel_one(copy);
 	}
-}
-
-/*
- * quorum_nodes --- the nodes that may have the lock, or may still have it after a
- * release
- */
-static uint32
-quorum_nodes(const QuorumBatch *b, int which)
-{
-	StoreOpKind kind = b->set.batch.ops[which].kind;
-	uint32		nodes = 0;
-
-	for (int i = 0; i < b->set.n; i++)
-	{
-		const StoreOp *copy = quorum_copy(b, i, which);
-
-		if (kind == STORE_RELEASE ? copy == NULL || copy_may_keep(copy, b->link[i]) :
-			copy != NULL && copy_may_have(copy, b->link[i]))
-			nodes |= 1U << i;
-	}
-	return nodes;
 }
 
 /*
@@ -691,14 +657,9 @@ quorum_settle(QuorumBatch *b, int which, StoreOutcome outcome)
 		quorum_explain(b, which, outcome);
 	if (outcome == STORE_OK && op->lease_ms > 0 && op->sent.at != 0)
 		op->sent.at -= quorum_drift_ms(op->lease_ms) * LR_US_PER_MS;
-	if (outcome == STORE_OK && op->kind == STORE_CREATE)
-	{
-		quorum_note_without(b, which);
-		quorum_cancel_late(b, which);
-	}
 	if (op->kind == STORE_RELEASE ||
 		(outcome == STORE_OK && (op->kind == STORE_CREATE || op->kind == STORE_RENEW)))
-		op->sent.nodes = quorum_nodes(b, which);
+		quorum_note_nodes(b, which);
 	if (op->kind == STORE_TIME)
 		op->answer.store_ms = op->sent.at / LR_US_PER_MS;
 	if (op->sent.at != 0 && store_runs_once(op->kind))
@@ -767,61 +728,38 @@ quorum_fail_attempt(QuorumBatch *b, int which, int n, StoreOutcome outcome, bool
  * quorum_lingers --- should an operation that a majority has done wait for other nodes?
  *
  * The handle may not be stepped for a long time, so what is not sent now may be sent
- * much later.  That concerns a connection which is just being made.  Over an existing
+ * much later.  That concerns a connection which is just being made; if it takes longer,
+ * only the first call waits, not each one that comes meanwhile.  Over an existing
  * one everything is sent at once, unless the node is behind with its answers, and then
  * each call would have to wait for it.  A force also waits for nodes that have not said
- * yet who holds the lock, since only then can they be asked to remove it.
+ * yet who holds the lock, since only then can they be asked to remove it; and a release
+ * waits for those whose answer is wanted.
  */
 static bool
 quorum_lingers(QuorumBatch *b, int which)
 {
 	QuorumOp   *s = &b->states[which];
-	bool		is_force = b->set.batch.ops[which].kind == STORE_FORCE;
+	const StoreOp *op = &b->set.batch.ops[which];
+	uint32		wanted = op->kind == STORE_FORCE ? PG_UINT32_MAX : op->args.wanted;
 	int64		now = lr_now();
 
 	if (s->linger_until == 0)
-		s->linger_until = now + LINGER_TIME;
-	if (s->phase == PHASE_RAISE || now >= s->linger_until || b->set.over)
-		return false;
-	for (int i = 0; i < b->set.n; i++)
+		s->linger_until = now + (op->args.wanted != 0 ? WANTED_TIME : LINGER_TIME);
+	for (int i = 0; i < b->set.n && s->phase != PHASE_RAISE && !b->set.over; i++)
 	{
-		QuorumLink *l = b->link[i];
 		const StoreOp *copy = quorum_copy(b, i, which);
-		bool		ready = l != NULL && l->node.conn.state == CONN_READY;
+		const RedisConn *c = copy != NULL ? &b->link[i]->node.conn : NULL;
+		int64		until = s->linger_until;
 
-		if (copy == NULL || copy->outcome != STORE_PENDING ||
-			(ready && !is_force) || (!ready && !link_is_soon_ready(l, now)) ||
-			node_is_silent(NODE_MASTER + i))
+		if (copy == NULL || copy->outcome != STORE_PENDING || (b->silent & (1U << i)) != 0)
 			continue;
-		b->set.look_at = Min(b->set.look_at, s->linger_until);
-		if (!ready)
-			b->set.look_at = Min(b->set.look_at, l->linger_until);
+		if ((wanted & (1U << i)) == 0)
+			until = c->state == CONN_READY ? 0 : Min(until, c->connect.opened_at + LINGER_TIME);
+		if (now >= until)
+			continue;
+		b->set.look_at = Min(b->set.look_at, until);
 		return true;
 	}
-	return false;
-}
-
-/*
- * quorum_awaits_wanted --- a majority has released the lock: wait for nodes whose answer
- * is wanted?
- */
-static bool
-quorum_awaits_wanted(QuorumBatch *b, int which, const QuorumVote *votes)
-{
-	QuorumOp   *s = &b->states[which];
-	int64		now = lr_now();
-
-	if (s->linger_until == 0)
-		s->linger_until = now + WANTED_TIME;
-	if (now >= s->linger_until)
-		return false;
-	for (int i = 0; i < b->set.n; i++)
-		if ((b->set.batch.ops[which].args.wanted & (1U << i)) != 0 && votes[i].awaited &&
-			votes[i].copy->outcome == STORE_PENDING)
-		{
-			b->set.look_at = Min(b->set.look_at, s->linger_until);
-			return true;
-		}
 	return false;
 }
 
@@ -859,9 +797,8 @@ quorum_decide_group(QuorumBatch *b, int which, int n)
 			outcome = its;
 		split = split || quorum_is_split(votes, b->set.n);
 	}
-	if (ops->args.wanted != 0 && quorum_awaits_wanted(b, which, votes))
-		return;
-	if (outcome == STORE_OK && quorum_is_for_all(ops->kind) && quorum_lingers(b, which))
+	if ((ops->args.wanted != 0 || (outcome == STORE_OK && quorum_is_for_all(ops->kind))) &&
+		quorum_lingers(b, which))
 		return;
 	if (outcome == STORE_OK && s->phase == PHASE_RAISE)
 		ops->answer.fence = s->token;
@@ -931,24 +868,24 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 }
 
 /*
- * quorum_hear --- take the new answers of a node
+ * quorum_hear --- take the new answers of a node; false if there are none
  *
  * Answers mostly come in the order of the requests, so copies before "heard_to" are not
  * looked at again.
  */
-void
+bool
 quorum_hear(QuorumBatch *b, int row)
 {
 	QuorumLink *l = b->link[row];
+	bool		heard = false;
 
-	for (int i = l->heard_to; i < l->used && link_has_news(l); i++)
+	for (int i = l->heard_to; i < l->used; i++)
 	{
 		int			op = l->notes[i].op;
 
 		if (l->notes[i].heard || l->copies[i].outcome == STORE_PENDING)
 			continue;
-		l->notes[i].heard = true;
-		l->nheard++;
+		l->notes[i].heard = heard = true;
 		quorum_look_after(b, row, i);
 		if (b->set.batch.active && i >= l->mine && op >= 0 &&
 			b->set.batch.ops[op].outcome == STORE_PENDING)
@@ -956,6 +893,7 @@ quorum_hear(QuorumBatch *b, int row)
 	}
 	while (l->heard_to < l->used && l->notes[l->heard_to].heard)
 		l->heard_to++;
+	return heard;
 }
 
 /*
@@ -973,14 +911,8 @@ quorum_hear_all(QuorumBatch *b)
 	{
 		news = false;
 		for (int i = 0; i < b->set.n; i++)
-		{
-			int			nheard = b->link[i] != NULL ? b->link[i]->nheard : 0;
-
-			if (b->link[i] == NULL || !link_has_news(b->link[i]))
-				continue;
-			quorum_hear(b, i);
-			news = news || b->link[i]->nheard > nheard;
-		}
+			if (b->link[i] != NULL)
+				news = quorum_hear(b, i) || news;
 	}
 }
 
