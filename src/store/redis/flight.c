@@ -176,8 +176,6 @@ void
 flight_start_pass(NodeBatch *b)
 {
 	b->next = 0;
-	b->in_full = b->missing;
-	b->missing = 0;
 	b->proving = false;
 }
 
@@ -371,7 +369,7 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 		(!is_proof && !redis_op_script(ops, &script)))
 		return false;
 
-	b->missing |= SCRIPT_BIT(script);
+	b->loaded &= ~SCRIPT_BIT(script);
 	for (int i = 0; i < cmd->nops; i++)
 		flight_never_ran(&ops[i], cmd);
 	if (b->unread && !is_proof && ops->kind == STORE_CREATE && refusal_is_undone(b, ops))
@@ -484,7 +482,8 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome;
 
-	b->loaded = 0;				/* a script in a refused EVAL may not have been loaded */
+	if (b->unread)
+		b->loaded = 0;			/* a script in a refused EVAL may not have been loaded */
 	if (refusal_not_loaded(b, cmd, v) || refusal_redirects(b, cmd, v->str))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
@@ -600,10 +599,18 @@ confirm_done(NodeBatch *b, StoreOp *op)
 
 /*
  * confirm_settle --- so many replicas have everything: settle the operations carried out
+ *
+ * Returns the most replicas that one of them has asked for in vain.
+ *
+ * -1: the connection is gone.  A create was carried out, but nobody knows on how many
+ * replicas; like one without a reply it is unknown, and will be released.  Everything
+ * else may be sent again.
  */
-static void
+static int
 confirm_settle(NodeBatch *b, int64 replicas)
 {
+	int			wanted = 0;
+
 	for (int i = 0; i < b->batch.nops && b->ndone > 0; i++)
 	{
 		StoreOp    *op = &b->batch.ops[i];
@@ -611,43 +618,36 @@ confirm_settle(NodeBatch *b, int64 replicas)
 		if (!op->sent.done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
 			continue;
 		b->ndone--;
-		if (replicas < op->min_replicas)
+		op->sent.done = replicas >= 0;
+		if (replicas >= op->min_replicas)
+			batch_settle(&b->batch, op, STORE_OK);
+		else if (replicas >= 0)
+		{
 			lr_count(STAT_UNREPLICATED);
-		batch_settle(&b->batch, op, replicas < op->min_replicas ?
-					 STORE_UNCONFIRMED : STORE_OK);
+			wanted = Max(wanted, op->min_replicas);
+			batch_settle(&b->batch, op, STORE_UNCONFIRMED);
+		}
+		else if (store_runs_once(op->kind))
+			batch_settle(&b->batch, op, STORE_UNKNOWN);
 	}
+	return wanted;
 }
 
 /*
- * confirm_too_few --- report that too few replicas have confirmed, if so
+ * confirm_too_few --- report that too few replicas have confirmed
  */
 static void
-confirm_too_few(NodeBatch *b, int64 replicas)
+confirm_too_few(NodeBatch *b, int64 replicas, int wanted)
 {
 	StoreError *error = &b->batch.error;
-	int			wanted = 0;
+	bool		whole = b->wait_ms % 1000 == 0;
 
-	for (int i = 0; i < b->batch.nops; i++)
-	{
-		const StoreOp *op = &b->batch.ops[i];
-
-		if (op->sent.done && op->outcome == STORE_PENDING && op->min_replicas > replicas &&
-			batch_has(&b->batch, op))
-			wanted = Max(wanted, op->min_replicas);
-	}
-	if (wanted == 0)
-		return;
 	*error = b->conn.failure.error;
 	error->sqlstate = ERRCODE_STORE_FAILED;
 	error->hint = replicas_hint;
-	if (b->wait_ms % 1000 == 0)
-		snprintf(error->detail, sizeof(error->detail),
-				 "%d of %d replicas confirmed it within %d s.",
-				 (int) replicas, wanted, (int) (b->wait_ms / 1000));
-	else
-		snprintf(error->detail, sizeof(error->detail),
-				 "%d of %d replicas confirmed it within %d ms.",
-				 (int) replicas, wanted, (int) b->wait_ms);
+	snprintf(error->detail, sizeof(error->detail), "%d of %d replicas confirmed it within %d %s.",
+			 (int) replicas, wanted, (int) (whole ? b->wait_ms / 1000 : b->wait_ms),
+			 whole ? "s" : "ms");
 	refusal_report(b);
 }
 
@@ -660,42 +660,29 @@ confirm_too_few(NodeBatch *b, int64 replicas)
 bool
 confirm_take(NodeBatch *b, const RedisValue *v)
 {
+	int			wanted;
+
 	if (v->type == REDIS_REPLY_ERROR)
 	{
 		/* If no operation was carried out, their own errors have been reported. */
 		if (b->ndone > 0)
 			refusal_of_wait(b, v);
-		confirm_settle(b, 0);
+		(void) confirm_settle(b, 0);
 		return true;
 	}
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0)
 		return false;
-	confirm_too_few(b, v->integer);
-	confirm_settle(b, Min(v->integer, PG_INT32_MAX));
+	wanted = confirm_settle(b, v->integer);
+	if (wanted > 0)
+		confirm_too_few(b, v->integer, wanted);
 	return true;
 }
 
-/*
- * confirm_lost --- see node_batch.h
- *
- * A create was carried out, but nobody knows on how many replicas; like one without a
- * reply it is unknown, and will be released.  Everything else may be sent again.
- */
 void
 confirm_lost(NodeBatch *b)
 {
 	b->wanted = 0;
-	for (int i = 0; i < b->batch.nops && b->ndone > 0; i++)
-	{
-		StoreOp    *op = &b->batch.ops[i];
-
-		if (!op->sent.done || op->outcome != STORE_PENDING || !batch_has(&b->batch, op))
-			continue;
-		b->ndone--;
-		op->sent.done = false;
-		if (store_runs_once(op->kind))
-			batch_settle(&b->batch, op, STORE_UNKNOWN);
-	}
+	(void) confirm_settle(b, -1);
 }
 
 bool

@@ -132,18 +132,6 @@ pass_group_size(const NodeBatch *b, int first)
 }
 
 /*
- * pass_in_full --- the scripts to send as text now
- *
- * If nobody may read for long that a script was not loaded, send all that the node may
- * lack: a release would not take effect until then.
- */
-static ScriptSet
-pass_in_full(const NodeBatch *b)
-{
-	return b->unread ? b->in_full | ~b->loaded : b->in_full;
-}
-
-/*
  * pass_put --- append ops[first .. first + n) as one command; false when out of memory
  *
  * An EVAL loads its script for the commands behind it.
@@ -156,20 +144,17 @@ pass_put(NodeBatch *b, int first, int n)
 	LuaId		script = REDIS_PROOF_SCRIPT;
 
 	if (n > 0)
-		redis_put_ops(out, &b->batch.ops[first], n, pass_in_full(b),
+		redis_put_ops(out, &b->batch.ops[first], n, ~b->loaded,
 					  redis_conn_has_shards(&b->conn));
 	else
-		redis_put_proof(out, pass_in_full(b));
+		redis_put_proof(out, ~b->loaded);
 	if (out->failed)
 	{
 		resp_out_undo(out, starts_at);
 		return false;
 	}
 	if (n == 0 || redis_op_script(&b->batch.ops[first], &script))
-	{
-		b->in_full &= ~SCRIPT_BIT(script);
 		b->loaded |= SCRIPT_BIT(script);
-	}
 	return true;
 }
 
@@ -555,7 +540,8 @@ nbatch_connect(NodeBatch *b)
 		return false;
 	lr_count(STAT_CONNECTS);
 	b->connection = c->socket.epoch;
-	b->loaded = b->ran = 0;
+	b->loaded = b->unread ? 0 : ~(ScriptSet) 0;
+	b->ran = 0;
 	flight_ground(b);
 	return true;
 }
@@ -868,7 +854,6 @@ nbatch_begin(NodeBatch *b, int64 now)
 
 	b->passes = 1;
 	b->next = 0;
-	b->missing = b->in_full = 0;
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
 	b->runs_scripts = b->doubt = b->proving = false;

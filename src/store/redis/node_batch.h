@@ -95,15 +95,13 @@ typedef struct NodeBatch
 	bool		unread;			/* the node's answers may stay unread for long */
 	bool		quiet;			/* the last wait for several nodes found
 								 * nothing to read from it */
-	ScriptSet	loaded;			/* if "unread": scripts known to be loaded over
-								 * this connection */
+	ScriptSet	loaded;			/* scripts that the node is taken to have: if
+								 * "unread", only those sent over this connection */
 	StoreBatch	batch;
 
 	/* The present pass. */
 	int			passes;
 	int			next;			/* next operation to be put into a command */
-	ScriptSet	missing;		/* scripts that the node did not have */
-	ScriptSet	in_full;		/* scripts to send in full in this pass */
 
 	/* Commands in flight, in a ring of fixed size. */
 	RedisCommand flight[FLIGHT_MAX];

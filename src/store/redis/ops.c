@@ -3,12 +3,12 @@
  * ops.c
  *	  Encodes operations of the store interface, and reads their replies.
  *
- * It works in memory only, without a connection or a batch.  Nothing in here raises
- * (once redis_script() has been called), allocates in a memory context or waits.
+ * It works in memory only, without a connection or a batch.  Nothing in here raises,
+ * allocates in a memory context or waits.
  *
- * Redis identifies a script by its digest (EVALSHA).  The digests are computed with
- * PostgreSQL's own SHA1 when the first store handle of a process is opened, since that
- * may raise, and later calls must not.
+ * Redis identifies a script by its digest (EVALSHA).  That is computed with OpenSSL's SHA1,
+ * which does not raise.  Should it fail, no node has a script with that digest, and each
+ * gets the text.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -19,8 +19,7 @@
  */
 #include "lockredis.h"
 
-#include "common/cryptohash.h"
-#include "common/sha1.h"
+#include <openssl/sha.h>
 
 #include "names.h"
 #include "store/redis/resp.h"
@@ -30,8 +29,6 @@ static RedisScript scripts[LUA_COUNT] =
 {
 #include "store/redis/lua_texts.h"
 };
-
-static bool scripts_ready = false;
 
 /* ----------
  * Scripts
@@ -54,51 +51,22 @@ op_hex(const uint8 *bytes, int n, char *text)
 	text[2 * n] = '\0';
 }
 
-/*
- * script_digest --- compute the digest of a script; raises if SHA1 fails
- */
-static void
-script_digest(const RedisScript *script, uint8 *digest)
-{
-	pg_cryptohash_ctx *ctx = pg_cryptohash_create(PG_SHA1);
-
-	if (ctx == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-
-	if (pg_cryptohash_init(ctx) < 0 ||
-		pg_cryptohash_update(ctx, (const uint8 *) script->text, script->text_len) < 0 ||
-		pg_cryptohash_final(ctx, digest, SHA1_DIGEST_LENGTH) < 0)
-	{
-		const char *reason = pg_cryptohash_error(ctx);
-
-		pg_cryptohash_free(ctx);
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not compute SHA1 digest of script \"%s\": %s",
-						script->name, reason)));
-	}
-	pg_cryptohash_free(ctx);
-}
-
 const RedisScript *
 redis_script(LuaId id)
 {
-	for (int i = 0; i < LUA_COUNT && !scripts_ready; i++)
-	{
-		RedisScript *script = &scripts[i];
-		uint8		digest[SHA1_DIGEST_LENGTH];
+	RedisScript *script = &scripts[id];
+	uint8		digest[SHA_DIGEST_LENGTH] = {0};
 
+	if (script->text_len == 0)
+	{
 		script->text_len = strlen(script->text);
-		script_digest(script, digest);
+		(void) SHA1((const uint8 *) script->text, script->text_len, digest);
 		op_hex(digest, sizeof(digest), script->sha1);
 		script->evalsha_len = snprintf(script->evalsha, sizeof(script->evalsha),
 									   "$7\r\nEVALSHA\r\n$%d\r\n%s\r\n",
-									   2 * SHA1_DIGEST_LENGTH, script->sha1);
+									   2 * SHA_DIGEST_LENGTH, script->sha1);
 	}
-	scripts_ready = true;
-	return &scripts[id];
+	return script;
 }
 
 /* ----------

@@ -313,7 +313,6 @@ redis_open(const char *role)
 											sizeof(RedisHandle));
 
 	/* Let everything that may raise on first use do so now. */
-	(void) redis_script(REDIS_PROOF_SCRIPT);
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 

@@ -177,7 +177,6 @@ typedef struct RedisScript
 	int			evalsha_len;
 } RedisScript;
 
-/* Can raise in its first call, if SHA1 fails; so that is made when opening a store. */
 extern const RedisScript *redis_script(LuaId id);
 
 /* Do operations like this one call a script?  If so, *script is that script. */
