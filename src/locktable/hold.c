@@ -267,6 +267,24 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
+ * lt_is_had --- see locktable.h
+ *
+ * A session notes that it releases a lock before it sends that.
+ */
+bool
+lt_is_had(const StoreOp *op)
+{
+	LWLock	   *lock = lt_lock_owned(op->hold, op->owner);
+	bool		had;
+
+	if (lock == NULL)
+		return false;
+	had = lt_holds[op->hold].state == HOLD_HELD || lt_holds[op->hold].state == HOLD_HANDED;
+	LWLockRelease(lock);
+	return had;
+}
+
+/*
  * hold_note_stay --- note here_from (locktable.h) for the key; see lt_key_stayed_here
  *
  * Kinds that are no locks (passing) say nothing about that.

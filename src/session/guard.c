@@ -128,6 +128,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 
 	op = &walk->ops[walk->n];
 	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
+	op->hold = entry->hold;
 	op->lease_ms = lr_later(lt_longest_lease_ms(view.scope), view.promised_ms);
 	op->min_replicas = ask_min_replicas(&view);
 	walk->entries[walk->n++] = entry;

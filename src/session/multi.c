@@ -475,6 +475,7 @@ multi_begin_leases(const Multi *m)
 
 		lt_look(entry->hold, &view);
 		ask_prepare_held(&ops[i], STORE_RENEW, &entry->key, &view);
+		ops[i].hold = entry->hold;
 		ops[i].lease_ms = lr_later(lease_ms, view.promised_ms);
 		ops[i].min_replicas = ask_min_replicas(&view);
 	}

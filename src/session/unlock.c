@@ -116,6 +116,7 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool 
 	if (before.scope[SCOPE_SESSION].guard == GUARD_OFF)
 		return true;
 	ask_prepare_held(&op, STORE_RENEW, &entry->key, &before);
+	op.hold = entry->hold;
 	op.lease_ms = 1;			/* changes nothing */
 	if (!ask_held(entry->hold, &op))
 	{

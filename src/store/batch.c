@@ -15,16 +15,6 @@
 
 #include "store/store.h"
 
-/* This does not clear the buffers, as it is called for each lock. */
-static void
-batch_clear_error(StoreBatch *batch)
-{
-	batch->error.sqlstate = 0;
-	batch->error.detail[0] = '\0';
-	batch->error.address[0] = '\0';
-	batch->error.hint = NULL;
-}
-
 /*
  * batch_start --- see store.h
  */
@@ -37,7 +27,7 @@ batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
 	batch->part = 0;
 	batch->left = nops;
 	batch->deadline = deadline;
-	batch_clear_error(batch);
+	batch_set_error(batch, 0, "");
 
 	for (int i = 0; i < nops; i++)
 	{
@@ -54,7 +44,7 @@ batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n, int64 dea
 	{
 		batch->active = true;
 		batch->left = 0;
-		batch_clear_error(batch);
+		batch_set_error(batch, 0, "");
 	}
 	batch->ops = ops;
 	batch->nops = nops;

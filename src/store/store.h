@@ -148,7 +148,13 @@ typedef struct StoreOp
 	/* For the caller: the store that it goes to, and HoldView.moves of its hold. */
 	StoreId		store;
 	uint64		moves;
-	int			hold;			/* release: index of the hold */
+	int			hold;			/* release, renew: index of the hold */
+
+	/*
+	 * Renew: is the lock not released by now?  A node of several that lacked it may have
+	 * got it again behind the release.
+	 */
+	bool		(*is_had) (const struct StoreOp *op);
 
 	/* Arguments.  What pointers refer to stays valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */

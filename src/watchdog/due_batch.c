@@ -87,6 +87,8 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->name = item->name;
 	op->name_len = item->name_len;
 	op->moves = item->moves;
+	op->hold = item->hold;
+	op->is_had = lt_is_had;
 	op->owner = item->owner;
 	memcpy(op->id, item->id, STORE_ID_LEN);
 	op->amount = item->amount;

@@ -702,16 +702,10 @@ node_batch_drop(NodeBatch *b)
  * nbatch_refuse --- fail the batch before anything is tried
  */
 static void
-nbatch_refuse_as(NodeBatch *b, int sqlstate, const char *detail)
+nbatch_refuse(NodeBatch *b, int sqlstate, const char *detail)
 {
 	batch_set_error(&b->batch, sqlstate, detail);
 	nbatch_give_up(b, STORE_DOWN);
-}
-
-static void
-nbatch_refuse(NodeBatch *b, const char *detail)
-{
-	nbatch_refuse_as(b, ERRCODE_STORE_FAILED, detail);
 }
 
 void
@@ -725,7 +719,8 @@ node_batch_abandon(NodeBatch *b)
 		confirm_lost(b);
 		redis_conn_close(&b->conn);
 	}
-	nbatch_refuse(b, "The request was given up before it was answered.");
+	nbatch_refuse(b, ERRCODE_STORE_FAILED,
+				  "The request was given up before it was answered.");
 }
 
 /*
@@ -840,7 +835,7 @@ nbatch_has_master(NodeBatch *b, int64 now)
 	if (redis_target_look(&b->target, why, sizeof(why)) != TARGET_CLOSED)
 		strlcpy(why, "Which node is the master is not known for sure at present.",
 				sizeof(why));
-	nbatch_refuse_as(b, ERRCODE_STORE_UNREACHABLE, why);
+	nbatch_refuse(b, ERRCODE_STORE_UNREACHABLE, why);
 	return false;
 }
 
@@ -862,15 +857,18 @@ nbatch_begin(NodeBatch *b, int64 now)
 		return;
 
 	if (!b->patient && node_is_silent(b->target.node) && lr_watchdog_running())
-		nbatch_refuse(b, "The node did not answer lately; it is tried again in the background.");
+		nbatch_refuse(b, ERRCODE_STORE_FAILED,
+					  "The node did not answer lately; it is tried again in the background.");
 	else if (now >= deadline)
-		nbatch_refuse(b, "There was no time left to ask the node.");
+		nbatch_refuse(b, ERRCODE_STORE_FAILED,
+					  "There was no time left to ask the node.");
 	else if (!nbatch_has_master(b, now))
 		return;
 	else if (nbatch_has_connection(b, now))
 		node_batch_process(b, false, false);
 	else if (b->target.node == NODE_NONE)
-		nbatch_refuse(b, "The connection was lost.");
+		nbatch_refuse(b, ERRCODE_STORE_FAILED,
+					  "The connection was lost.");
 	else
 	{
 		redis_conn_open(&b->conn, &b->target, deadline);

@@ -77,10 +77,8 @@ typedef enum CopyFate
 	COPY_RENEWS,				/* a renewal that a majority has done: if the
 								 * lock is gone here, and nobody else has it,
 								 * create it again */
-	COPY_REPAIRS,				/* that create: when done, ask the nodes that had
-								 * the lock whether they have it still */
-	COPY_WITNESS,				/* that question: if the lock is gone there,
-								 * release it at the repaired node */
+	COPY_REPAIRS,				/* that create: when done, release it if the lock was
+								 * released meanwhile */
 	COPY_UNDOES					/* a release with a token, which the next
 								 * request uses again */
 } CopyFate;
@@ -89,10 +87,6 @@ typedef struct CopyNote
 {
 	uint8		fate;			/* CopyFate */
 	bool		heard;			/* quorum_hear() has seen its answer */
-	uint16		other;			/* renewal, repair: links whose nodes had the
-								 * lock, as bits; witness: the link of the repair */
-	int64		had_at;			/* renewal, repair, witness: when the first of these
-								 * nodes was asked to renew it */
 	int			op;				/* the operation (of a group the first) on
 								 * which it is a vote; -1: none */
 	char	   *texts;			/* name and text of the copy */
@@ -138,9 +132,6 @@ extern int	link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 
 /* Hand the last n copies over to the batch of the node. */
 extern void link_ask(QuorumLink *l, int n, int64 deadline);
-
-/* Say what to do when the copy is answered. */
-extern void link_watch(QuorumLink *l, int copy, CopyFate fate, int other, int64 had_at);
 
 /* Do not send this copy, which was not sent yet. */
 extern void link_cancel_one(StoreOp *copy);

@@ -148,17 +148,6 @@ link_ask(QuorumLink *l, int n, int64 deadline)
 }
 
 /*
- * link_watch --- say what to do when the copy is answered
- */
-void
-link_watch(QuorumLink *l, int copy, CopyFate fate, int other, int64 had_at)
-{
-	l->notes[copy].fate = fate;
-	l->notes[copy].other = other;
-	l->notes[copy].had_at = had_at;
-}
-
-/*
  * link_cancel_one --- do not send this copy, which was not sent yet
  *
  * It becomes a harmless question, so that a connection which is being made is completed

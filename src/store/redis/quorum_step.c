@@ -407,7 +407,7 @@ quorum_turn_force(QuorumBatch *b, int which)
  * there is one.
  */
 static void
-quorum_repair(QuorumLink *l, int which, int others, int64 had_at)
+quorum_repair(QuorumLink *l, int which)
 {
 	const StoreOp *renewal = &l->copies[which];
 	int			create;
@@ -418,7 +418,7 @@ quorum_repair(QuorumLink *l, int which, int others, int64 had_at)
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
 		return;
-	link_watch(l, create, COPY_REPAIRS, others, had_at);
+	l->notes[create].fate = COPY_REPAIRS;
 	link_ask(l, 1, lr_now() + lr_call_budget());
 }
 
@@ -428,97 +428,43 @@ quorum_repair(QuorumLink *l, int which, int others, int64 had_at)
 static void
 quorum_watch(QuorumBatch *b, int which)
 {
-	const int  *copies = b->states[which].copy;
-	int			others = 0;
-	int64		had_at = LR_NEVER;
-
 	for (int i = 0; i < b->set.n; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
-
-		if (copy == NULL || copy->outcome != STORE_OK)
-			continue;
-		others |= 1 << i;
-		had_at = Min(had_at, copy->sent.at);
-	}
-	for (int i = 0; i < b->set.n; i++)
-	{
-		const StoreOp *copy = quorum_copy(b, i, which);
+		int			at = b->states[which].copy[i];
 
 		if (copy != NULL && copy->outcome == STORE_PENDING)
-			link_watch(b->link[i], copies[i], COPY_RENEWS, others, had_at);
+			b->link[i]->notes[at].fate = COPY_RENEWS;
 		else if (copy != NULL)
-			quorum_repair(b->link[i], copies[i], others, had_at);
+			quorum_repair(b->link[i], at);
 	}
 }
 
 /*
- * link_has_stood --- does it still have the connection that it had then?
- *
- * Over one made since, the node may have forgotten what it had, or be another server.
- */
-static bool
-link_has_stood(const QuorumLink *l, int64 since)
-{
-	return l->node.conn.state == CONN_READY && l->node.conn.connect.opened_at <= since;
-}
-
-/*
- * quorum_ask_witnesses --- after a repair: was the lock released meanwhile?
+ * quorum_check_repair --- after a repair: was the lock released meanwhile?
  *
  * Its session releases it at all nodes at once, so the release may have come here before
- * the repair.  Ask those that had the lock a moment ago, by a renewal with a lease of 1
- * ms, which does not lengthen it.  All are asked, as each may be cut off, or hang.
+ * the repair.  It has noted that before, so if it has not by now, its release comes
+ * behind the repair.
  */
 static void
-quorum_ask_witnesses(QuorumBatch *b, int row, int which)
+quorum_check_repair(QuorumLink *l, int which)
 {
-	const StoreOp *repair = &b->link[row]->copies[which];
-	const CopyNote *note = &b->link[row]->notes[which];
+	const StoreOp *repair = &l->copies[which];
 
 	if (repair->outcome != STORE_OK)
 		return;
 	lr_count(STAT_REPAIRS);
-	for (int i = 0; i < b->set.n; i++)
-	{
-		QuorumLink *l = b->link[i];
-		int			copy;
-
-		if ((note->other & (1U << i)) == 0 || l == NULL || !link_has_stood(l, note->had_at))
-			continue;
-		copy = link_put(l, repair, STORE_RENEW);
-		if (copy < 0)
-			continue;
-		l->copies[copy].lease_ms = 1;
-		link_watch(l, copy, COPY_WITNESS, row, note->had_at);
-		link_ask(l, 1, lr_now() + lr_call_budget());
-	}
-}
-
-/*
- * quorum_hear_witness --- if the lock has been released there, release it at the
- * repaired node, too
- *
- * Several may say so: then it is released several times.
- */
-static void
-quorum_hear_witness(QuorumBatch *b, QuorumLink *witness, int which)
-{
-	QuorumLink *l = b->link[witness->notes[which].other];
-
-	if (witness->copies[which].outcome == STORE_GONE &&
-		link_has_stood(witness, witness->notes[which].had_at) && l != NULL)
-		link_ask(l, link_put(l, &witness->copies[which], STORE_RELEASE) >= 0,
-				 lr_now() + lr_call_budget());
+	if (!repair->is_had(repair))
+		link_ask(l, link_put(l, repair, STORE_RELEASE) >= 0, lr_now() + lr_call_budget());
 }
 
 /*
  * quorum_look_after --- a copy was answered, perhaps after the outcome of its operation
  */
 static void
-quorum_look_after(QuorumBatch *b, int row, int which)
+quorum_look_after(QuorumLink *l, int which)
 {
-	QuorumLink *l = b->link[row];
 	CopyFate	fate = l->notes[which].fate;
 
 	l->notes[which].fate = COPY_PLAIN;
@@ -527,11 +473,9 @@ quorum_look_after(QuorumBatch *b, int row, int which)
 	if (fate == COPY_UNDOES)
 		link_hear_release(l, &l->copies[which]);
 	else if (fate == COPY_RENEWS)
-		quorum_repair(l, which, l->notes[which].other, l->notes[which].had_at);
+		quorum_repair(l, which);
 	else if (fate == COPY_REPAIRS)
-		quorum_ask_witnesses(b, row, which);
-	else if (fate == COPY_WITNESS)
-		quorum_hear_witness(b, l, which);
+		quorum_check_repair(l, which);
 }
 
 /* ----------
@@ -886,7 +830,7 @@ quorum_hear(QuorumBatch *b, int row)
 		if (l->notes[i].heard || l->copies[i].outcome == STORE_PENDING)
 			continue;
 		l->notes[i].heard = heard = true;
-		quorum_look_after(b, row, i);
+		quorum_look_after(l, i);
 		if (b->set.batch.active && i >= l->mine && op >= 0 &&
 			b->set.batch.ops[op].outcome == STORE_PENDING)
 			quorum_look_at(b, op, quorum_group(&b->set.batch.ops[op]));

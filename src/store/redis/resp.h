@@ -177,6 +177,7 @@ typedef struct RedisScript
 	int			evalsha_len;
 } RedisScript;
 
+/* The script with its digest. */
 extern const RedisScript *redis_script(LuaId id);
 
 /* Do operations like this one call a script?  If so, *script is that script. */
