@@ -213,20 +213,8 @@ once_keep_granted(void)
 static bool
 once_may_go_on(StoreOutcome outcome)
 {
-	return once.request->wait_us != 0 &&
+	return once.request->wait_us != 0 && outcome != STORE_UNCONFIRMED &&
 		(lr_has_fallback() || (lr_follows_master() && outcome != STORE_DENIED));
-}
-
-/*
- * once_fail --- clean up, and raise unless the call may go on
- */
-static void
-once_fail(StoreOutcome outcome)
-{
-	at_once_abandon();
-	if (outcome == STORE_UNCONFIRMED || !once_may_go_on(outcome))
-		ask_report_failure(ERROR, outcome);
-	lr_count(STAT_ERRORS);
 }
 
 /*
@@ -279,23 +267,18 @@ at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
 
 	which = once_find_obstacle();
 	op = &once.ops[which];
-	switch (op->outcome)
-	{
-		case STORE_OK:
-			return once_keep_granted() ? AT_ONCE_HAD : AT_ONCE_NOT;
-		case STORE_BUSY:
-			at_once_abandon();
-			return AT_ONCE_BUSY;
-		case STORE_LATE:
-			at_once_abandon();
-			return AT_ONCE_NOT;
-		case STORE_WRONG_TYPE:
-			at_once_abandon();
-			report_wrong_type(names[which], op);
-			break;
-		default:
-			once_fail(op->outcome);
-	}
+	if (op->outcome == STORE_OK)
+		return once_keep_granted() ? AT_ONCE_HAD : AT_ONCE_NOT;
+	at_once_abandon();
+	if (op->outcome == STORE_BUSY)
+		return AT_ONCE_BUSY;
+	if (op->outcome == STORE_WRONG_TYPE)
+		report_wrong_type(names[which], op);
+	if (op->outcome == STORE_LATE)
+		return AT_ONCE_NOT;
+	if (!once_may_go_on(op->outcome))
+		ask_report_failure(ERROR, op->outcome);
+	lr_count(STAT_ERRORS);
 	return AT_ONCE_NOT;
 }
 
@@ -379,12 +362,9 @@ multi_undo_again(const Multi *m, const MultiAgain *again)
 {
 	LockScope	scope = m->request.terms.scope;
 	HeldEntry  *entry = held_find(again->name, m->request.terms.kind);
-	HoldView	view;
 
-	lt_look(entry->hold, &view);
 	if (again->before.count == 0 && scope == SCOPE_XACT)
 		track_forget_hold(entry);
-	view.scope[scope] = again->before;
 	(void) lt_set_scope(entry->hold, scope, &again->before, 0, 0);
 	held_set_guard(entry, again->guard);
 }

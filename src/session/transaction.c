@@ -58,23 +58,21 @@ xact_clean_up(void)
  */
 
 /*
- * xact_end_hold --- end a transaction-level hold; the last hold of a lock goes into the
- * batch
+ * xact_end_holds --- end holds of one scope; the last hold of a lock goes into the batch
  */
 static void
-xact_end_hold(HeldEntry *entry)
+xact_end_holds(HeldEntry *entry, LockScope scope, int n)
 {
 	HoldView	view;
-	ScopeHold	none;
 
 	lt_look(entry->hold, &view);
-	if (view.scope[SCOPE_SESSION].count == 0)
+	view.scope[scope].count -= n;
+	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
 	{
 		(void) release_add(entry, true, NULL);
 		return;
 	}
-	memset(&none, 0, sizeof(none));
-	(void) lt_set_scope(entry->hold, SCOPE_XACT, &none, 0, 0);
+	(void) lt_set_scope(entry->hold, scope, &view.scope[scope], 0, 0);
 	lt_set_committing(entry->hold, false);
 }
 
@@ -123,7 +121,7 @@ xact_end_tracks(SubTransactionId subid, bool commit)
 		dlist_delete(&t->link);
 		if (t->kind == TRACK_HOLD)
 		{
-			xact_end_hold(t->entry);
+			xact_end_holds(t->entry, SCOPE_XACT, 1);
 			continue;
 		}
 		if (t->kind == TRACK_RECORDED)
@@ -162,26 +160,14 @@ xact_end_aborted_sub(void)
 	release_run_at_end();
 }
 
-/*
- * xact_end_failed_job --- release the holds of failed jobs, of one key
- */
 static void
 xact_end_failed_job(HeldEntry *entry, void *arg)
 {
-	HoldView	view;
+	int			n = entry->job_count;
 
-	if (entry->job_count == 0)
-		return;
-	lt_look(entry->hold, &view);
-	view.scope[SCOPE_SESSION].count -= entry->job_count;
 	entry->job_count = 0;
-	if (view.scope[SCOPE_SESSION].count == 0 && view.scope[SCOPE_XACT].count == 0)
-	{
-		(void) release_add(entry, true, NULL);
-		return;
-	}
-	(void) lt_set_scope(entry->hold, SCOPE_SESSION,
-						&view.scope[SCOPE_SESSION], 0, 0);
+	if (n > 0)
+		xact_end_holds(entry, SCOPE_SESSION, n);
 }
 
 static void
