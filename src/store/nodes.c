@@ -24,6 +24,9 @@
  */
 #include "lockredis.h"
 
+#include <netdb.h>
+#include <sys/socket.h>
+
 #include "port/atomics.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -584,6 +587,43 @@ addresses_want(NodeId node, const char *host, int port, uint32 why)
 	LWLockRelease(node_lock);
 	if ((before & why) != why)
 		lr_wake_watchdog();
+}
+
+/*
+ * addresses_look_up --- see nodes.h
+ */
+void
+addresses_look_up(const char *host, int port, int flags, NodeAddresses *found)
+{
+	struct addrinfo hints;
+	struct addrinfo *list = NULL;
+	char		service[16];
+	int			rc;
+
+	memset(found, 0, sizeof(NodeAddresses));
+	memset(&hints, 0, sizeof(hints));
+	hints.ai_family = AF_UNSPEC;
+	hints.ai_socktype = SOCK_STREAM;
+	hints.ai_flags = flags | AI_NUMERICSERV;
+	snprintf(service, sizeof(service), "%d", port);
+
+	rc = getaddrinfo(host, service, &hints, &list);
+	if (rc != 0)
+	{
+		strlcpy(found->error,
+				rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc),
+				sizeof(found->error));
+		return;
+	}
+	for (struct addrinfo *ai = list; ai != NULL && found->count < LR_MAX_ADDRESSES; ai = ai->ai_next)
+	{
+		if (ai->ai_addrlen > sizeof(found->at.addr[0]))
+			continue;
+		memcpy(&found->at.addr[found->count], ai->ai_addr, ai->ai_addrlen);
+		found->addr_len[found->count] = ai->ai_addrlen;
+		found->count++;
+	}
+	freeaddrinfo(list);
 }
 
 /* Each round of the watchdog calls this, so it takes no lock if nothing is wanted. */

@@ -344,6 +344,9 @@ typedef struct AddressWish
  */
 extern bool addresses_get(const char *host, int port, NodeAddresses *out);
 
+/* Ask the system for them; it answers at once if "flags" has AI_NUMERICHOST. */
+extern void addresses_look_up(const char *host, int port, int flags, NodeAddresses *found);
+
 /*
  * Request that the host name is resolved, perhaps again, and wake the watchdog.
  * Waiting processes repeat this; the watchdog decides whether and when to do it.

@@ -31,9 +31,7 @@
 #include "lockredis.h"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -74,13 +72,6 @@ typedef struct Resolver
 	uint32		question;		/* number of the request */
 	AddressWish wish;			/* the request */
 } Resolver;
-
-/* What goes through the pipe. */
-typedef struct Answer
-{
-	uint32		question;
-	NodeAddresses found;
-} Answer;
 
 static Resolver resolver = {
 	.pipe = PGINVALID_SOCKET
@@ -167,43 +158,6 @@ leave_server(pid_t watchdog, int pipe_end)
 }
 
 /*
- * look_up --- ask the system for the addresses
- */
-static void
-look_up(const AddressWish *wish, NodeAddresses *found)
-{
-	struct addrinfo hints;
-	struct addrinfo *list = NULL;
-	char		port[16];
-	int			rc;
-
-	memset(&hints, 0, sizeof(hints));
-	hints.ai_family = AF_UNSPEC;
-	hints.ai_socktype = SOCK_STREAM;
-	hints.ai_flags = AI_NUMERICSERV;
-	snprintf(port, sizeof(port), "%d", wish->port);
-
-	rc = getaddrinfo(wish->host, port, &hints, &list);
-	if (rc != 0)
-	{
-		strlcpy(found->error,
-				rc == EAI_SYSTEM ? strerror(errno) : gai_strerror(rc),
-				sizeof(found->error));
-		return;
-	}
-	for (struct addrinfo *ai = list; ai != NULL; ai = ai->ai_next)
-	{
-		if (found->count == LR_MAX_ADDRESSES)
-			break;
-		if (ai->ai_addrlen > sizeof(found->at.addr[0]))
-			continue;
-		memcpy(&found->at.addr[found->count], ai->ai_addr, ai->ai_addrlen);
-		found->addr_len[found->count] = ai->ai_addrlen;
-		found->count++;
-	}
-}
-
-/*
  * answer_question --- the main function of the new process; does not return
  *
  * The answer fits into a pipe at once.
@@ -211,17 +165,13 @@ look_up(const AddressWish *wish, NodeAddresses *found)
 static void
 answer_question(pid_t watchdog, int pipe_end)
 {
-	Answer		answer;
+	NodeAddresses found;
 
-	StaticAssertStmt(sizeof(answer) <= 4096, "answer does not fit into a pipe");
+	StaticAssertStmt(sizeof(found) <= 4096, "answer does not fit into a pipe");
 
 	leave_server(watchdog, pipe_end);
-	memset(&answer, 0, sizeof(answer));
-	answer.question = resolver.question;
-	look_up(&resolver.wish, &answer.found);
-	if (write(FIRST_INHERITED, &answer, sizeof(answer)) != sizeof(answer))
-		_exit(1);
-	_exit(0);
+	addresses_look_up(resolver.wish.host, resolver.wish.port, 0, &found);
+	_exit(write(FIRST_INHERITED, &found, sizeof(found)) == sizeof(found) ? 0 : 1);
 }
 
 /* ----------
@@ -269,24 +219,18 @@ conclude_asking(const NodeAddresses *found)
 	addresses_publish(&resolver.wish, found);
 }
 
+/*
+ * conclude_failure --- there is no answer; with the errno, if the process could not be started
+ */
 static void
-conclude_failure(const char *why)
+conclude_failure(const char *why, int error)
 {
 	NodeAddresses none;
 
 	memset(&none, 0, sizeof(none));
-	strlcpy(none.error, why, sizeof(none.error));
+	snprintf(none.error, sizeof(none.error), "%s%s%s", why, error != 0 ? ": " : "",
+			 error != 0 ? strerror(error) : "");
 	conclude_asking(&none);
-}
-
-static void
-conclude_not_started(int error)
-{
-	char		why[128];
-
-	snprintf(why, sizeof(why), "could not start a process for that: %s",
-			 strerror(error));
-	conclude_failure(why);
 }
 
 /*
@@ -298,6 +242,7 @@ conclude_not_started(int error)
 static void
 start_asking(const AddressWish *wish)
 {
+	static const char *const not_started = "could not start a process for that";
 	sigset_t	all;
 	sigset_t	before;
 	pid_t		watchdog = getpid();
@@ -308,14 +253,14 @@ start_asking(const AddressWish *wish)
 	resolver.wish = *wish;
 	if (!AcquireExternalFD())
 	{
-		conclude_not_started(EMFILE);
+		conclude_failure(not_started, EMFILE);
 		return;
 	}
 	if (pipe2(ends, O_CLOEXEC) < 0)
 	{
 		error = errno;
 		ReleaseExternalFD();
-		conclude_not_started(error);
+		conclude_failure(not_started, error);
 		return;
 	}
 	resolver.pipe = ends[0];
@@ -334,7 +279,7 @@ start_asking(const AddressWish *wish)
 	{
 		resolver.pid = 0;
 		close_pipe();
-		conclude_not_started(error);
+		conclude_failure(not_started, error);
 		return;
 	}
 	resolver.give_up_at = lr_now() + ANSWER_LIMIT * LR_US_PER_S;
@@ -345,35 +290,25 @@ start_asking(const AddressWish *wish)
  * ----------
  */
 
-static bool
-makes_sense(const Answer *answer)
-{
-	const NodeAddresses *found = &answer->found;
-
-	return answer->question == resolver.question &&
-		found->count >= 0 && found->count <= LR_MAX_ADDRESSES &&
-		memchr(found->error, '\0', sizeof(found->error)) != NULL;
-}
-
 /*
  * read_answer --- read the answer if it has come, or find that it will not come
  */
 static void
 read_answer(void)
 {
-	Answer		answer;
-	ssize_t		n = read(resolver.pipe, &answer, sizeof(answer));
+	NodeAddresses found;
+	ssize_t		n = read(resolver.pipe, &found, sizeof(found));
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 	{
 		if (lr_now() < resolver.give_up_at)
 			return;
-		conclude_failure("there was no answer");
+		conclude_failure("there was no answer", 0);
 	}
-	else if (n == sizeof(answer) && makes_sense(&answer))
-		conclude_asking(&answer.found);
+	else if (n == sizeof(found))
+		conclude_asking(&found);
 	else
-		conclude_failure("the process for that ended without an answer");
+		conclude_failure("the process for that ended without an answer", 0);
 	close_pipe();
 
 	/* The process has ended, or must end now. */

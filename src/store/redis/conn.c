@@ -20,13 +20,9 @@
  */
 #include "lockredis.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-
-#include "port/pg_bswap.h"
 
 #include "settings.h"
 #include "store/nodes.h"
@@ -566,57 +562,30 @@ conn_connected(RedisConn *c)
  */
 
 /*
- * conn_numeric_address --- the only address, from a path or a numeric host
- */
-static void
-conn_numeric_address(const RedisUrl *url, NodeAddresses *a)
-{
-	memset(a, 0, sizeof(NodeAddresses));
-	a->count = 1;
-	if (url->scheme == REDIS_UNIX)
-	{
-		struct sockaddr_un *un = &a->at.un;
-
-		StaticAssertStmt(sizeof(url->path) <= sizeof(un->sun_path),
-						 "socket path does not fit");
-		un->sun_family = AF_UNIX;
-		strlcpy(un->sun_path, url->path, sizeof(un->sun_path));
-		a->addr_len[0] = sizeof(struct sockaddr_un);
-	}
-	else if (strchr(url->at.host, ':') != NULL)
-	{
-		struct sockaddr_in6 *in6 = &a->at.addr[0].in6;
-
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = pg_hton16((uint16) url->at.port);
-		(void) inet_pton(AF_INET6, url->at.host, &in6->sin6_addr);
-		a->addr_len[0] = sizeof(struct sockaddr_in6);
-	}
-	else
-	{
-		struct sockaddr_in *in = &a->at.addr[0].in;
-
-		in->sin_family = AF_INET;
-		in->sin_port = pg_hton16((uint16) url->at.port);
-		(void) inet_pton(AF_INET, url->at.host, &in->sin_addr);
-		a->addr_len[0] = sizeof(struct sockaddr_in);
-	}
-}
-
-/*
  * conn_find_addresses --- false if they are not known yet
  */
 static bool
 conn_find_addresses(RedisConn *c)
 {
 	const RedisUrl *url = &c->target->url;
+	NodeAddresses *a = &c->connect.addresses;
 
-	if (!redis_url_has_name(url))
+	if (url->scheme == REDIS_UNIX)
 	{
-		conn_numeric_address(url, &c->connect.addresses);
+		StaticAssertStmt(sizeof(url->path) <= sizeof(a->at.un.sun_path),
+						 "socket path does not fit");
+		a->at.un.sun_family = AF_UNIX;
+		strlcpy(a->at.un.sun_path, url->path, sizeof(a->at.un.sun_path));
+		a->addr_len[0] = sizeof(struct sockaddr_un);
+		a->count = 1;
 		return true;
 	}
-	if (addresses_get(url->at.host, url->at.port, &c->connect.addresses))
+	if (!redis_url_has_name(url))
+	{
+		addresses_look_up(url->at.host, url->at.port, AI_NUMERICHOST, a);
+		return a->count > 0;
+	}
+	if (addresses_get(url->at.host, url->at.port, a))
 		return true;
 	redis_target_want_addresses(c->target, WANT_REACHABLE);
 	return false;
@@ -691,47 +660,28 @@ conn_out_of_time(RedisConn *c)
 }
 
 /*
- * conn_try_address --- begin with the next address
+ * conn_open_socket --- a socket for the next address; false if there is none
  *
  * Each address gets a share of the time, as one that drops packets must leave some for
  * the others.
  */
-static void
-conn_try_address(RedisConn *c, int64 now)
+static bool
+conn_open_socket(RedisConn *c, int64 now)
 {
 	RedisConnect *d = &c->connect;
 	int			i = d->next_address++;
-	int			left = d->addresses.count - i;
 	int			error = redis_socket_open(&c->socket, d->addresses.at.addr[i].any.sa_family);
 
+	d->address_until = now + Max(d->until - now, 0) / (d->addresses.count - i);
 	if (error != 0)
-	{
 		conn_no_socket(c, error);
-		return;
-	}
-	d->address_until = now + Max(d->until - now, 0) / left;
-
-	while (connect(c->socket.fd, &d->addresses.at.addr[i].any,
-				   d->addresses.addr_len[i]) < 0)
-	{
-		if (errno == EINTR)
-			continue;
-		if (errno == EAGAIN)
-		{
-			redis_socket_close(&c->socket);
-			d->next_address--;
-			d->pause_until = now + BACKLOG_POLL;
-		}
-		else if (errno != EINPROGRESS && errno != EALREADY && errno != EISCONN)
-			conn_address_failed(c, errno);
-		return;
-	}
+	return error == 0;
 }
 
 /*
- * conn_begin_next --- there is no socket: create one if it is time
+ * conn_begin_next --- create a socket if it is time; false if not
  */
-static void
+static bool
 conn_begin_next(RedisConn *c, int64 now)
 {
 	RedisConnect *d = &c->connect;
@@ -740,49 +690,52 @@ conn_begin_next(RedisConn *c, int64 now)
 	if (now >= d->until)
 	{
 		conn_out_of_time(c);
-		return;
+		return false;
 	}
 	if (now < d->pause_until)
-		return;
+		return false;
 	switch (redis_target_look(c->target, why, sizeof(why)))
 	{
 		case TARGET_OPEN:
 			break;
 		case TARGET_NOT_YET:
 			d->pause_until = now + MASTER_POLL;
-			return;
+			return false;
 		case TARGET_CLOSED:
 			redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "%s", why);
-			return;
+			return false;
 	}
 	if (d->addresses.count > 0 || conn_find_addresses(c))
-		conn_try_address(c, now);
-	else
-		d->pause_until = now + RESOLVE_POLL;
+		return conn_open_socket(c, now);
+	d->pause_until = now + RESOLVE_POLL;
+	return false;
 }
 
 /*
- * conn_look --- has connect() finished?
+ * conn_try_address --- connect to the address of the socket, or see what has become of that
  */
 static void
-conn_look(RedisConn *c, int64 now)
+conn_try_address(RedisConn *c, int64 now)
 {
-	struct pollfd pfd = {.fd = c->socket.fd,.events = POLLOUT};
-	int			error = 0;
-	socklen_t	len = sizeof(error);
+	RedisConnect *d = &c->connect;
+	int			i = d->next_address - 1;
 
-	if (poll(&pfd, 1, 0) <= 0)
-	{
-		if (now >= c->connect.address_until)
-			conn_address_failed(c, ETIMEDOUT);
-		return;
-	}
-	if (getsockopt(c->socket.fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0)
-		error = errno;
-	if (error == 0)
+	if (connect(c->socket.fd, &d->addresses.at.addr[i].any, d->addresses.addr_len[i]) == 0 ||
+		errno == EISCONN)
 		conn_connected(c);
+	else if (errno == EINPROGRESS || errno == EALREADY || errno == EINTR)
+	{
+		if (now >= d->address_until)
+			conn_address_failed(c, ETIMEDOUT);
+	}
+	else if (errno == EAGAIN)
+	{
+		redis_socket_close(&c->socket);
+		d->next_address--;
+		d->pause_until = now + BACKLOG_POLL;
+	}
 	else
-		conn_address_failed(c, error);
+		conn_address_failed(c, errno);
 }
 
 /*
@@ -794,16 +747,11 @@ conn_connect(RedisConn *c)
 	while (c->state == CONN_CONNECTING)
 	{
 		int64		now = lr_now();
-		bool		has_socket = c->socket.fd != PGINVALID_SOCKET;
 
-		if (has_socket)
-			conn_look(c, now);
-		else
-			conn_begin_next(c, now);
-
-		/* Go on unless we wait for the same as before. */
-		if (has_socket == (c->socket.fd != PGINVALID_SOCKET) &&
-			(has_socket || c->connect.pause_until > now))
+		if (c->socket.fd == PGINVALID_SOCKET && !conn_begin_next(c, now))
+			return;
+		conn_try_address(c, now);
+		if (c->socket.fd != PGINVALID_SOCKET)
 			return;
 	}
 }

@@ -82,8 +82,22 @@ __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	backend_must_hold_no_lock("connect()");
 	sim_yield("connect");
-	net_connect(fd, ntohs(((const struct sockaddr_in *) addr)->sin_port));
-	errno = EINPROGRESS;
+	switch (net_state(fd))
+	{
+		case NET_NEW:
+			net_connect(fd, ntohs(((const struct sockaddr_in *) addr)->sin_port));
+			errno = EINPROGRESS;
+			break;
+		case NET_CONNECTING:
+			errno = EALREADY;
+			break;
+		case NET_OPEN:
+			errno = EISCONN;
+			break;
+		case NET_CLOSED:
+			errno = net_error(fd) != 0 ? net_error(fd) : ECONNABORTED;
+			break;
+	}
 	return -1;
 }
 
@@ -113,8 +127,7 @@ __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 int
 __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
-	*(int *) value = name == SO_PROTOCOL ? IPPROTO_TCP :
-		net_state(fd) == NET_CLOSED ? net_error(fd) : 0;
+	*(int *) value = IPPROTO_TCP;
 	return 0;
 }
 
