@@ -443,11 +443,7 @@ scout_connect(Scout *s, int64 now)
 static void
 scout_ask(Scout *s, int64 now)
 {
-	RespOut    *out = &s->conn.out;
-
-	resp_put_array(out, 2);
-	resp_put_text(out, "CLUSTER");
-	resp_put_text(out, "NODES");
+	resp_put_request(&s->conn.out, 2, "CLUSTER", "NODES");
 	s->asked_at = now;
 	s->answer_until = now + Min(ANSWER_MAX, lr_command_timeout * LR_US_PER_MS);
 	if (!redis_conn_flush(&s->conn))

@@ -130,64 +130,20 @@ redis_handshake_forget_secret(RedisHandshake *hs)
  * ----------
  */
 
+/*
+ * handshake_put --- put a request of n words, and expect its reply
+ */
 static void
-handshake_expect(RedisHandshake *hs, RedisGreeting greeting)
+handshake_put(RedisConn *c, RedisGreeting greeting, int n,...)
 {
+	RedisHandshake *hs = &c->handshake;
+	va_list		words;
+
 	Assert(hs->ngreetings < REDIS_MAX_GREETINGS);
 	hs->greetings[hs->ngreetings++] = greeting;
-}
-
-/*
- * handshake_put_hello --- who we are, including the password, in one command
- */
-static void
-handshake_put_hello(RedisConn *c, const char *name)
-{
-	const char *user = c->target->url.user;
-	RespOut    *out = &c->out;
-	bool		auth = c->handshake.secret[0] != '\0' || user[0] != '\0';
-
-	resp_put_array(out, auth ? 7 : 4);
-	resp_put_text(out, "HELLO");
-	resp_put_text(out, "2");
-	if (auth)
-	{
-		resp_put_text(out, "AUTH");
-		resp_put_text(out, user[0] != '\0' ? user : "default");
-		resp_put_text(out, c->handshake.secret);
-	}
-	resp_put_text(out, "SETNAME");
-	resp_put_text(out, name);
-	handshake_expect(&c->handshake, GREET_HELLO);
-}
-
-/*
- * handshake_put_auth --- the password, for a node that may not know HELLO
- */
-static void
-handshake_put_auth(RedisConn *c)
-{
-	const char *user = c->target->url.user;
-
-	if (c->handshake.secret[0] == '\0' && user[0] == '\0')
-		return;
-	resp_put_array(&c->out, user[0] != '\0' ? 3 : 2);
-	resp_put_text(&c->out, "AUTH");
-	if (user[0] != '\0')
-		resp_put_text(&c->out, user);
-	resp_put_text(&c->out, c->handshake.secret);
-	handshake_expect(&c->handshake, GREET_AUTH);
-}
-
-static void
-handshake_put_select(RedisConn *c)
-{
-	if (c->target->url.db == 0)
-		return;
-	resp_put_array(&c->out, 2);
-	resp_put_text(&c->out, "SELECT");
-	resp_put_int(&c->out, c->target->url.db);
-	handshake_expect(&c->handshake, GREET_SELECT);
+	va_start(words, n);
+	resp_put_words(&c->out, n, words);
+	va_end(words);
 }
 
 /*
@@ -215,26 +171,36 @@ handshake_name(const char *role, char *out, size_t size)
 
 /*
  * handshake_put_identity --- user, password, database, and name of the connection
+ *
+ * HELLO has all but the database in one command; a single node may not know HELLO.
  */
 static void
 handshake_put_identity(RedisConn *c)
 {
-	RespOut    *out = &c->out;
+	const RedisUrl *url = &c->target->url;
+	const char *secret = c->handshake.secret;
+	bool		plain = c->target->kind == TARGET_NODE;
+	bool		auth = secret[0] != '\0' || url->user[0] != '\0';
 	char		name[CLIENT_NAME_MAX];
+	char		db[16];
 
 	handshake_name(c->role, name, sizeof(name));
-	if (c->target->kind != TARGET_NODE)
-		handshake_put_hello(c, name);
-	else
-		handshake_put_auth(c);
-	handshake_put_select(c);
-	if (c->target->kind != TARGET_NODE)
-		return;
-	resp_put_array(out, 3);
-	resp_put_text(out, "CLIENT");
-	resp_put_text(out, "SETNAME");
-	resp_put_text(out, name);
-	handshake_expect(&c->handshake, GREET_NAME);
+	if (!plain && auth)
+		handshake_put(c, GREET_HELLO, 7, "HELLO", "2", "AUTH",
+					  url->user[0] != '\0' ? url->user : "default", secret, "SETNAME", name);
+	else if (!plain)
+		handshake_put(c, GREET_HELLO, 4, "HELLO", "2", "SETNAME", name);
+	else if (url->user[0] != '\0')
+		handshake_put(c, GREET_AUTH, 3, "AUTH", url->user, secret);
+	else if (auth)
+		handshake_put(c, GREET_AUTH, 2, "AUTH", secret);
+	if (url->db != 0)
+	{
+		snprintf(db, sizeof(db), "%d", url->db);
+		handshake_put(c, GREET_SELECT, 2, "SELECT", db);
+	}
+	if (plain)
+		handshake_put(c, GREET_NAME, 3, "CLIENT", "SETNAME", name);
 }
 
 /*
@@ -247,29 +213,13 @@ handshake_put_questions(RedisConn *c)
 	TargetKind	kind = c->target->kind;
 	int			n = c->probe ? lengthof(sections) :
 		kind == TARGET_VOTER || kind == TARGET_SENTINEL ? 1 : 0;
-	RespOut    *out = &c->out;
 
 	if (kind != TARGET_SENTINEL)
-	{
-		resp_put_array(out, 1);
-		resp_put_text(out, "TIME");
-		handshake_expect(&c->handshake, GREET_TIME);
-	}
+		handshake_put(c, GREET_TIME, 1, "TIME");
 	if (kind == TARGET_SHARD)
-	{
-		resp_put_array(out, 2);
-		resp_put_text(out, "CLUSTER");
-		resp_put_text(out, "MYID");
-		handshake_expect(&c->handshake, GREET_ID);
-	}
-
+		handshake_put(c, GREET_ID, 2, "CLUSTER", "MYID");
 	for (int i = 0; i < n; i++)
-	{
-		resp_put_array(out, 2);
-		resp_put_text(out, "INFO");
-		resp_put_text(out, sections[i]);
-		handshake_expect(&c->handshake, GREET_INFO);
-	}
+		handshake_put(c, GREET_INFO, 2, "INFO", sections[i]);
 }
 
 /*

@@ -357,8 +357,7 @@ listener_ping_if_idle(NodeListener *l, int64 now)
 {
 	if (l->answer_until != 0 || now < l->heard_at + PING_AFTER)
 		return;
-	resp_put_array(&l->conn.out, 1);
-	resp_put_text(&l->conn.out, "PING");
+	resp_put_request(&l->conn.out, 1, "PING");
 	l->nsent++;
 	listener_expect_answer(l);
 }

@@ -182,8 +182,7 @@ pass_encode_asking(NodeBatch *b, int64 now)
 	RespOut    *out = &b->conn.out;
 	uint64		starts_at = out->put;
 
-	resp_put_array(out, 1);
-	resp_put_text(out, "ASKING");
+	resp_put_request(out, 1, "ASKING");
 	if (out->failed)
 		resp_out_undo(out, starts_at);
 	else

@@ -419,13 +419,6 @@ op_put_call(RespOut *out, const KindCall *call, const StoreOp *ops, int n,
 		op_put_args(out, &ops[i], call->unusual, sharded);
 }
 
-static void
-op_put_plain(RespOut *out, const char *command)
-{
-	resp_put_array(out, 1);
-	resp_put_text(out, command);
-}
-
 void
 redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool sharded)
 {
@@ -436,7 +429,7 @@ redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool s
 	else if (ops->kind == STORE_PROBE)
 		redis_put_proof(out, in_full);
 	else
-		op_put_plain(out, ops->kind == STORE_TIME ? "TIME" : "INFO");
+		resp_put_request(out, 1, ops->kind == STORE_TIME ? "TIME" : "INFO");
 }
 
 /*

@@ -117,21 +117,11 @@ resp_end(RespOut *out, const char *end)
 /*
  * resp_put_header --- put the header of an array or a string at p; returns its end
  */
-static inline char *
+static char *
 resp_put_header(char *p, char type, uint64 value)
 {
 	*p++ = type;
-
-	/* Nearly all of them are this short. */
-	if (value < 10)
-		*p++ = '0' + value;
-	else if (value < 100)
-	{
-		*p++ = '0' + value / 10;
-		*p++ = '0' + value % 10;
-	}
-	else
-		p += pg_ulltoa_n(value, p);
+	p += pg_ulltoa_n(value, p);
 	*p++ = '\r';
 	*p++ = '\n';
 	return p;
@@ -172,14 +162,25 @@ resp_put_int(RespOut *out, int64 value)
 {
 	char		buf[MAXINT8LEN + 1];
 
-	if (value >= 0 && value < 10)
-	{
-		memcpy(buf, "$1\r\n0\r\n", 7);
-		buf[4] += value;
-		resp_put_raw(out, buf, 7);
-	}
-	else
-		resp_put_bulk(out, buf, pg_lltoa(value, buf));
+	resp_put_bulk(out, buf, pg_lltoa(value, buf));
+}
+
+void
+resp_put_words(RespOut *out, int n, va_list words)
+{
+	resp_put_array(out, n);
+	while (n-- > 0)
+		resp_put_text(out, va_arg(words, const char *));
+}
+
+void
+resp_put_request(RespOut *out, int n,...)
+{
+	va_list		words;
+
+	va_start(words, n);
+	resp_put_words(out, n, words);
+	va_end(words);
 }
 
 void

@@ -110,6 +110,10 @@ extern void resp_put_bulk(RespOut *out, const char *data, size_t len);
 extern void resp_put_text(RespOut *out, const char *text);
 extern void resp_put_int(RespOut *out, int64 value);
 
+/* Append a request of n words. */
+extern void resp_put_words(RespOut *out, int n, va_list words);
+extern void resp_put_request(RespOut *out, int n,...);
+
 /* Likewise, for bytes that are already encoded. */
 extern void resp_put_raw(RespOut *out, const char *data, size_t len);
 

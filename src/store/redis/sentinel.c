@@ -225,12 +225,7 @@ sentinel_put_question(RedisSentinel *s)
 	int64		now = lr_now();
 
 	for (int i = 0; i < QUESTION_REPLIES; i++)
-	{
-		resp_put_array(&s->ask.out, 3);
-		resp_put_text(&s->ask.out, "SENTINEL");
-		resp_put_text(&s->ask.out, words[i]);
-		resp_put_text(&s->ask.out, s->target.url.service);
-	}
+		resp_put_request(&s->ask.out, 3, "SENTINEL", words[i], s->target.url.service);
 	memset(&s->coming, 0, sizeof(SentinelAnswer));
 	s->coming.asked_at = now;
 	s->nawaited = QUESTION_REPLIES;
@@ -514,8 +509,7 @@ ear_step(RedisSentinel *s)
 
 	if (s->ear_until == 0 && lr_now() >= s->heard_at + PING_AFTER)
 	{
-		resp_put_array(&s->ear.out, 1);
-		resp_put_text(&s->ear.out, "PING");
+		resp_put_request(&s->ear.out, 1, "PING");
 		ear_expect(s);
 	}
 	if (s->ear_until != 0 && lr_now() >= s->ear_until)

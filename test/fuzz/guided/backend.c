@@ -17,6 +17,7 @@
 
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/builtins.h"
 #include "utils/timestamp.h"
 
 #include "names.h"
@@ -171,4 +172,16 @@ redis_target_is_no_master(const RedisTarget *t)
 void
 redis_target_want_addresses(const RedisTarget *t, uint32 why)
 {
+}
+
+int
+pg_ulltoa_n(uint64 value, char *a)
+{
+	return sprintf(a, UINT64_FORMAT, value);
+}
+
+int
+pg_lltoa(int64 value, char *a)
+{
+	return sprintf(a, INT64_FORMAT, value);
 }
