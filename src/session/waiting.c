@@ -85,8 +85,7 @@ typedef struct Acquire
 	int64		failed_since;	/* all requests since then have failed; 0 = the
 								 * last has not */
 	bool		unreplicated;	/* too few replicas have confirmed it */
-	uint32		epoch;			/* current_epoch() when the store was asked last, */
-	uint32		news;			/* and topology_news() */
+	uint32		news;			/* topology_news() when the store was asked last */
 	LrIndex		hold;
 	const LrName *name;
 	HeldKey		key;			/* the same, with its kind */
@@ -375,7 +374,6 @@ wait_ask_store(void)
 	StoreId		store;
 
 	wait_require_watchdog(&acq.request->terms);
-	acq.epoch = current_epoch();
 	acq.news = topology_news();
 	store = current_store();
 	if (store != acq.turn)
@@ -1037,7 +1035,7 @@ wait_until_had(LrIndex *hold)
 		/* Without a watchdog nobody receives messages: poll, even with a subscription. */
 		if (!lr_watchdog_running())
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
-		if (acq.epoch != current_epoch() || acq.news != topology_news())
+		if (acq.news != topology_news())
 			acq.retry_at = 0;
 		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed, &acq.turn);
 

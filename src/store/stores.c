@@ -26,7 +26,6 @@
 typedef struct CurrentShared
 {
 	pg_atomic_uint32 store;		/* StoreId */
-	pg_atomic_uint32 epoch;
 	slock_t		mutex;			/* protects status */
 	CurrentStatus status;
 } CurrentShared;
@@ -64,7 +63,6 @@ current_shmem_init(void)
 
 	memset(current, 0, sizeof(CurrentShared));
 	pg_atomic_init_u32(&current->store, lr_first_store());
-	pg_atomic_init_u32(&current->epoch, 0);
 	SpinLockInit(&current->mutex);
 	current->status.store = lr_first_store();
 	current->status.since = GetCurrentTimestamp();
@@ -144,12 +142,6 @@ current_store(void)
 		lr_first_store();
 }
 
-uint32
-current_epoch(void)
-{
-	return lr_has_fallback() ? pg_atomic_read_u32(&current->epoch) : 0;
-}
-
 /*
  * current_get_status --- see stores.h; in fallback mode only
  */
@@ -179,11 +171,5 @@ current_change(StoreId to, const char *why)
 
 	pg_atomic_write_u32(&current->store, to);
 	pg_memory_barrier();
-	current_new_epoch();
-}
-
-void
-current_new_epoch(void)
-{
-	pg_atomic_fetch_add_u32(&current->epoch, 1);
+	topology_tell();
 }

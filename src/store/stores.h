@@ -65,19 +65,10 @@ typedef struct CurrentStatus
 
 extern StoreId current_store(void);
 
-/* Changes when sessions whose create failed should ask again. */
-extern uint32 current_epoch(void);
-
 /* For display: which store, since when and why. */
 extern void current_get_status(CurrentStatus *out);
 
-/*
- * The watchdog: new locks go to this store from now on.  The caller has to wake waiting
- * sessions.
- */
+/* The watchdog: new locks go to this store from now on, and waiting sessions ask again. */
 extern void current_change(StoreId to, const char *why);
-
-/* The watchdog: sessions whose create failed should ask again. */
-extern void current_new_epoch(void);
 
 #endif							/* LR_STORES_H */

@@ -50,6 +50,7 @@ failover_start(void)
 
 	memset(&failover, 0, sizeof(Failover));
 	failover.returns = node_returns();
+	failover.news = topology_news();
 	failover.id = lr_store_with(STORE_HAS_PLACE);
 	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
 		return;
@@ -59,7 +60,6 @@ failover_start(void)
 		return;
 	failover.store = lr_store(failover.id);
 	failover.epoch = topology_epoch();
-	failover.news = topology_news();
 	topology_get_master(lr_place, &master);
 	failover.has_master = master.at.host[0] != '\0' ||
 		(failover.store->parted() && cluster_open_slots() < SLOT_COUNT);
@@ -147,7 +147,6 @@ failover_step(void)
 	if (failover.store->parted())
 	{
 		failover_step_slots();
-		failover_tell();
 		return;
 	}
 	epoch = topology_epoch();
@@ -163,18 +162,17 @@ failover_step(void)
 		renewals_retry_now(failover.id);
 	}
 	failover.named = named;
-	failover_tell();
 }
 
 /*
- * failover_tell --- wake the sessions whose requests failed for want of a master
+ * failover_tell --- wake the sessions whose requests failed, if they should ask again
  */
 void
 failover_tell(void)
 {
 	uint32		news = topology_news();
 
-	if (failover.store == NULL || news == failover.news)
+	if (news == failover.news)
 		return;
 	failover.news = news;
 	lt_wake_all_waiters();

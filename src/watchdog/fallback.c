@@ -161,8 +161,7 @@ fallback_answered(StoreId store, int64 now)
 	if (steady_since == 0)
 	{
 		steady_since = now;
-		current_new_epoch();
-		lt_wake_all_waiters();
+		topology_tell();
 	}
 }
 
@@ -192,7 +191,6 @@ change_store(StoreId to, const char *why)
 {
 	current_change(to, why);
 	lt_renew_all_now(to);
-	lt_wake_all_waiters();
 	lr_count(STAT_SWITCHES);
 	ereport(LOG,
 			(errmsg_internal("%s", to == STORE_TABLE ?

@@ -134,7 +134,8 @@ same_sockets(const StoreInterests *in)
 		return false;
 	for (int i = 0; i < in->n; i++)
 		if (watched.interest[i].sock != in->socket[i].sock ||
-			watched.interest[i].number != in->socket[i].number)
+			watched.interest[i].number != in->socket[i].number ||
+			watched.interest[i].events != in->socket[i].events)
 			return false;
 	return true;
 }
@@ -174,13 +175,6 @@ watch_sockets(void)
 	resolver_interests(&in);
 	if (!same_sockets(&in))
 		rebuild_wait_set(&in);
-	for (int i = 0; i < in.n; i++)
-	{
-		if (watched.interest[i].events == socket[i].events)
-			continue;
-		ModifyWaitEvent(watched.set, FIRST_SOCKET + i, socket[i].events, NULL);
-		watched.interest[i].events = socket[i].events;
-	}
 	return in.until;
 }
 
@@ -284,8 +278,8 @@ watchdog_round(bool ending)
 	resolver_step();
 	failover_step();
 	renewals_step();
-	failover_tell();
 	fallback_step();
+	failover_tell();
 	subscriptions_step();
 	loss_log_write();
 

@@ -244,7 +244,7 @@ extern void failover_start(void);
 /* before_shmem_exit */
 extern void failover_leave(void);
 
-/* Before the requests of a round of the watchdog, and after them. */
+/* Before the requests of a round of the watchdog, and after them and a decision. */
 extern void failover_step(void);
 extern void failover_tell(void);
 

@@ -96,12 +96,6 @@ AddWaitEventToSet(WaitEventSet *set, uint32 events, pgsocket fd, Latch *latch,
 	return set->n++;
 }
 
-void
-ModifyWaitEvent(WaitEventSet *set, int pos, uint32 events, Latch *latch)
-{
-	set->event[pos].events = events;
-}
-
 static int
 occurred(WaitEventSet *set, WaitEvent *out, int max)
 {
