@@ -191,7 +191,7 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 
 	if (lock == NULL)
 		return;
-	h->not_after[store] = 0;
+	lt_set_not_after(h, store, 0);
 	lt_note_place(h, store);
 	lt_forget_trace(h, store);
 	if (h->state == HOLD_HELD)
@@ -223,8 +223,8 @@ lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 	if (lock == NULL)
 		return;
 	if (item->not_after != NOT_AFTER_UNKNOWN)
-		not_after = Min(h->not_after[store], not_after);
-	h->not_after[store] = not_after;
+		not_after = Min(h->not_after, not_after);
+	lt_set_not_after(h, store, not_after);
 	if (store == h->claim.store && lr_store_can(store, STORE_HAS_PLACE))
 		h->claim.topology = (uint32) item->moves;
 	LWLockRelease(lock);
@@ -269,7 +269,7 @@ answer_lock_moving(const DueItem *item, StoreId store, int64 not_after,
 		LWLockRelease(lock);
 		return NULL;
 	}
-	h->not_after[store] = not_after;
+	lt_set_not_after(h, store, not_after);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 		lt_set_due(item->hold, store, lr_now(), wakes);
 	return lock;

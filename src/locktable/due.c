@@ -81,23 +81,12 @@ due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
 }
 
 /*
- * due_is_handed_here --- was it handed to a session that has not seen it yet?
- *
- * That session sets the due times when it runs, but does not know that the hold was
- * made due at once before.
- */
-static bool
-due_is_handed_here(LrIndex hold, StoreId store, int64 now)
-{
-	return lt_holds[hold].state == HOLD_HANDED && lt_holds[hold].claim.store == store &&
-		lt_deadline(hold) > now;
-}
-
-/*
  * due_decide --- what is to be done for a hold that is due; partition lock held
  *
  * The next due time is set first: the end of the lease, so that its expiry is noticed
- * in time whatever becomes of the renewal; or "again".
+ * in time whatever becomes of the renewal; or "again".  A lock that was handed to a session
+ * which has not seen it yet is renewed, too: that session sets the due times when it runs,
+ * but does not know that the hold was made due at once before.
  */
 static DueAction
 due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
@@ -108,10 +97,10 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 	if (h->state == HOLD_HELD && lt_deadline(hold) <= now)
 		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
 
-	if (h->state == HOLD_HELD)
-		return h->claim.store == store ? due_decide_here(hold, connected, again, wakes) :
-			due_decide_elsewhere(hold, store, connected, again, wakes);
-	if (due_is_handed_here(hold, store, now))
+	if (h->state == HOLD_HELD && h->claim.store != store)
+		return due_decide_elsewhere(hold, store, connected, again, wakes);
+	if (h->state == HOLD_HELD ||
+		(h->state == HOLD_HANDED && h->claim.store == store && lt_deadline(hold) > now))
 		return due_decide_here(hold, connected, again, wakes);
 	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 		(h->traces & STORE_BIT(store)) != 0)

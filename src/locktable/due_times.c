@@ -108,9 +108,22 @@ lt_promised_ms(LrIndex hold)
 int64
 lt_pending_create(const LrHold *h, StoreId store)
 {
-	if (h->not_after[store] == 0 || !lt_is_of_old_master(h, store))
-		return h->not_after[store];
+	if (!lr_store_can(store, STORE_LATE_CREATES))
+		return 0;
+	if (h->not_after == 0 || !lt_is_of_old_master(h, store))
+		return h->not_after;
 	return cluster_is_on() ? NOT_AFTER_UNKNOWN : 0;
+}
+
+/*
+ * lt_set_not_after --- note until when a create may still run in that store, if it can be late
+ * there
+ */
+void
+lt_set_not_after(LrHold *h, StoreId store, int64 not_after)
+{
+	if (lr_store_can(store, STORE_LATE_CREATES))
+		h->not_after = not_after;
 }
 
 bool
@@ -182,8 +195,7 @@ void
 lt_trace_of_move(LrHold *h, StoreId store)
 {
 	h->traces |= STORE_BIT(store);
-	if (lr_store_can(store, STORE_LATE_CREATES))
-		h->not_after[store] = NOT_AFTER_UNKNOWN;
+	lt_set_not_after(h, store, NOT_AFTER_UNKNOWN);
 	lt_note_place(h, store);
 }
 
@@ -196,7 +208,8 @@ lt_trace_of_move(LrHold *h, StoreId store)
 void
 lt_forget_trace(LrHold *h, StoreId store)
 {
-	if (h->not_after[store] != 0 || lt_is_at_old_place(h, store))
+	if ((h->not_after != 0 && lr_store_can(store, STORE_LATE_CREATES)) ||
+		lt_is_at_old_place(h, store))
 		return;
 	h->traces &= ~STORE_BIT(store);
 }

@@ -26,6 +26,8 @@ LrHold	   *lt_holds = NULL;
 pg_atomic_uint64 *lt_due[STORE_COUNT];
 LrSession  *lt_sessions = NULL;
 
+static LWLockPadded *lt_tranche = NULL;
+
 static int
 lt_bucket_count(void)
 {
@@ -131,6 +133,7 @@ locktable_shmem_init(void)
 	bool		found;
 
 	(void) lt_lay_out(ShmemInitStruct("lockredis lock table", locktable_shmem_size(), &found));
+	lt_tranche = GetNamedLWLockTranche("lockredis");
 	if (!found)
 		lt_init_table();
 }
@@ -554,46 +557,31 @@ lt_list_remove(LrList *list, LrIndex session)
  * ----------
  */
 
-/* Remembered, as GetNamedLWLockTranche() compares names. */
-static inline LWLockPadded *
-lt_tranche(void)
-{
-	static LWLockPadded *tranche = NULL;
-
-	if (tranche == NULL)
-		tranche = GetNamedLWLockTranche("lockredis");
-	return tranche;
-}
-
 LWLock *
 lt_partition(uint32 hash)
 {
-	return &lt_tranche()
-		[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
+	return &lt_tranche[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
 }
 
 /* Held by a process that signals the session, and by the session to prevent that. */
 LWLock *
 lt_signal_lock(LrIndex session)
 {
-	return &lt_tranche()
-		[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
+	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
 }
 
 /* Only one session at a time decides whether it has to break a cycle. */
 LWLock *
 lt_deadlock_lock(void)
 {
-	return &lt_tranche()
-		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
+	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
 }
 
 /* Taken for a moment, also under a partition lock. */
 LWLock *
 lt_losses_lock(void)
 {
-	return &lt_tranche()
-		[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS + 1].lock;
+	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS + 1].lock;
 }
 
 /*

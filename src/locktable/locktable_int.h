@@ -96,20 +96,20 @@ typedef struct LrKey
 	uint16		name_len;
 	LrQueue		queue;
 	LrPlaces	places;
-	bool		ordered;		/* they stand as a store wants that keeps an order; see
-								 * lt_keep_order */
 	int			nwaiting;		/* its holds that are WAITING */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
 	LrIndex		asks_ahead;		/* session whose create takes tokens for others; LR_NONE
 								 * once the store gave the lock to any session since */
-	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
-	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
 	LrPause		pause;
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
+	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
+	bool		notified_elsewhere; /* the last release notified a client elsewhere */
+	bool		ordered;		/* sessions stand as a store wants that keeps an order;
+								 * see lt_keep_order */
 	SubscriptionState subscription[TOPIC_COUNT];
 	char		name[LR_NAME_MAX];
 } LrKey;
@@ -221,9 +221,9 @@ typedef struct LrHold
 	LrClaim		claim;			/* its store has confirmed the deadline */
 	pg_atomic_uint64 deadline;	/* lr_now() time; only raised, and never once
 								 * it has passed */
-	int64		not_after[STORE_COUNT]; /* the store's clock (ms) up to which
-										 * a create that was not answered may
-										 * still run; 0 = none */
+	int64		not_after;		/* the clock (ms) of the store with
+								 * STORE_LATE_CREATES up to which a create that was
+								 * not answered may still run there; 0 = none */
 	int64		keep_until;		/* see LockTerms */
 	LrExpiry	expiry;
 	LrRenewal	renewal;
@@ -517,6 +517,7 @@ extern bool lt_is_past(LrIndex key, uint32 topology);
 extern bool lt_is_of_old_master(const LrHold *h, StoreId store);
 extern int64 lt_promised_ms(LrIndex hold);
 extern int64 lt_pending_create(const LrHold *h, StoreId store);
+extern void lt_set_not_after(LrHold *h, StoreId store, int64 not_after);
 extern void lt_note_place(LrHold *h, StoreId store);
 extern void lt_note_answer(LrHold *h, uint64 moves);
 extern LrClaim lt_claim_of(const StoreOp *op, LrIndex key);

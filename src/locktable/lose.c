@@ -231,9 +231,8 @@ lt_note_end(LrIndex hold)
 
 	if (h->expiry.ends_at != 0)
 		return;
-	for (int s = 0; s < STORE_COUNT; s++)
-		if (h->not_after[s] != 0)
-			runs_until = lr_now() + lr_call_budget();
+	if (h->not_after != 0)
+		runs_until = lr_now() + lr_call_budget();
 	h->expiry.ends_at = runs_until + h->expiry.asked_ms * LR_US_PER_MS;
 	if (h->state == HOLD_WAITING)
 		h->expiry.ends_at = Max(h->expiry.ends_at, lt_sessions[h->session].wait.terms.keep_until);
@@ -351,8 +350,8 @@ lt_disown(LrIndex session, WakeList *wakes)
 		return false;
 	h = &lt_holds[hold];
 	lt_first_trace(h, w->asked.claim);
-	if (w->asked.trying && lr_store_can(h->claim.store, STORE_LATE_CREATES))
-		h->not_after[h->claim.store] = NOT_AFTER_UNKNOWN;
+	if (w->asked.trying)
+		lt_set_not_after(h, h->claim.store, NOT_AFTER_UNKNOWN);
 	w->asked.disowned = w->asked.claim.owner;
 	w->asked.claim.owner = 0;
 	w->place.told_at = 0;		/* the others need not wait for it any more */

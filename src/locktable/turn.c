@@ -227,7 +227,7 @@ static void
 turn_note_create(LrHold *h, const StoreOp *op)
 {
 	lt_first_trace(h, lt_claim_of(op, h->key));
-	h->not_after[op->store] = op->outcome == STORE_UNKNOWN ? op->sent.not_after : 0;
+	lt_set_not_after(h, op->store, op->outcome == STORE_UNKNOWN ? op->sent.not_after : 0);
 }
 
 /*

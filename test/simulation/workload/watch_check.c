@@ -225,7 +225,7 @@ check_moves(StoreId store, const DueItem *items, int n)
 		const LrHold *h = &lt_holds[items[i].hold];
 
 		if (items[i].action == DUE_MOVE && lr_store_can(store, STORE_LATE_CREATES) &&
-			lt_holds[items[i].hold].claim.owner == items[i].owner && h->not_after[store] == 0)
+			lt_holds[items[i].hold].claim.owner == items[i].owner && h->not_after == 0)
 			sim_fail("left behind", "a create is about to move %s, and only the watchdog knows of it",
 					 lt_keys[h->key].name);
 	}
