@@ -43,8 +43,8 @@
 /* What is known about the number of a master. */
 typedef struct Number
 {
-	int64		highest;		/* highest number of its slots */
-	int64		since;			/* when it became that */
+	int64		highest;		/* highest number of its slots; -1: it has none */
+	int64		since;			/* when that was first seen */
 	uint64		lower;			/* masters (bits of rows) that say that it is lower */
 	int64		told;			/* no less than the highest number that these say */
 } Number;
@@ -269,52 +269,9 @@ cluster_claims_ids(const ClusterClaims *a, ClusterIds *out)
 }
 
 /* ----------
- * Numbers
+ * Changing the map
  * ----------
  */
-
-/*
- * map_note_number --- a claim with this number counted for the node in this row
- */
-static void
-map_note_number(int row, int64 number)
-{
-	Number	   *n = &map.number[row];
-
-	if (number <= n->highest)
-		return;
-	memset(n, 0, sizeof(Number));
-	n->highest = number;
-	n->since = lr_now();
-}
-
-/*
- * map_forget_numbers --- forget the number of a node that loses its row, and what it has
- * said about those of others
- */
-static void
-map_forget_numbers(int row)
-{
-	memset(&map.number[row], 0, sizeof(Number));
-	for (int i = 0; i < NODE_MASTERS; i++)
-		map.number[i].lower &= ~(UINT64CONST(1) << row);
-}
-
-/*
- * map_recall_numbers --- from the map that an earlier watchdog may have left
- */
-static void
-map_recall_numbers(void)
-{
-	memset(map.number, 0, sizeof(map.number));
-	for (int i = 0; i < SLOT_COUNT; i++)
-	{
-		int			row = cluster_owner(i, NULL);
-
-		if (row != CLUSTER_NO_NODE)
-			map_note_number(row, cluster_number(i));
-	}
-}
 
 /*
  * map_take_slot --- apply the claim of a slot; returns true if it has moved
@@ -340,7 +297,6 @@ map_take_slot(int slot, Claim *c, const Present *present, bool *changed)
 		cluster_set_number(slot, c->number);
 		*changed = true;
 	}
-	map_note_number(c->row, cluster_number(slot));
 	return row != c->row;
 }
 
@@ -477,9 +433,6 @@ map_lower_number(int row, int64 number)
 	}
 	if (lowered)
 		cluster_end_change();
-	memset(&map.number[row], 0, sizeof(Number));
-	map.number[row].highest = number;
-	map.number[row].since = lr_now();
 }
 
 /*
@@ -511,34 +464,56 @@ map_hear_number(int row, const Claim *c, int voter, int masters)
 }
 
 /*
+ * map_look_up_numbers --- look up the number of each node; what others have said of another one
+ * does not count
+ */
+static void
+map_look_up_numbers(void)
+{
+	int64		highest[NODE_MASTERS];
+
+	memset(highest, 0xff, sizeof(highest));
+	for (int i = 0; i < SLOT_COUNT; i++)
+	{
+		int			row = cluster_owner(i, NULL);
+
+		if (row != CLUSTER_NO_NODE)
+			highest[row] = Max(highest[row], cluster_number(i));
+	}
+	for (int i = 0; i < NODE_MASTERS; i++)
+		if (map.number[i].highest != highest[i])
+			map.number[i] = (Number) {.highest = highest[i],.since = lr_now()};
+}
+
+/*
  * map_hear_numbers --- evaluate what one master says about the numbers of all of them
  */
 static void
 map_hear_numbers(const ClusterClaims *a)
 {
-	ClusterNode node[NODE_MASTERS];
+	const Claim *claim[NODE_MASTERS] = {0};
+	uint64		rows = 0;
 	int			masters = 0;
 	int			voter = CLUSTER_NO_NODE;
 
+	map_look_up_numbers();
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
-		const Claim *c;
+		ClusterNode node;
 
-		node[i].has_slots = cluster_get_node(lr_place, i, &node[i], NULL) &&
-			node[i].has_slots;
-		if (!node[i].has_slots)
+		if (map.number[i].highest < 0 || !cluster_get_node(lr_place, i, &node, NULL))
 			continue;
 		masters++;
-		c = cluster_claims_find(a, node[i].id);
-		if (c != NULL && c->is_itself)
+		rows |= UINT64CONST(1) << i;
+		claim[i] = cluster_claims_find(a, node.id);
+		if (claim[i] != NULL && claim[i]->is_itself)
 			voter = i;
 	}
-	for (int i = 0; i < NODE_MASTERS && voter != CLUSTER_NO_NODE; i++)
+	for (int i = 0; i < NODE_MASTERS; i++)
 	{
-		const Claim *c = node[i].has_slots ? cluster_claims_find(a, node[i].id) : NULL;
-
-		if (c != NULL)
-			map_hear_number(i, c, voter, masters);
+		map.number[i].lower &= rows;
+		if (claim[i] != NULL && voter != CLUSTER_NO_NODE)
+			map_hear_number(i, claim[i], voter, masters);
 	}
 }
 
@@ -657,10 +632,7 @@ cluster_map_apply(ClusterClaims *a)
 		cluster_end_change();
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (present[i].used && !present[i].stays)
-		{
 			cluster_remove_node(i);
-			map_forget_numbers(i);
-		}
 	for (int i = 0; i < a->n; i++)
 	{
 		Claim	   *c = &a->claim[i];
@@ -688,7 +660,6 @@ cluster_map_start(void)
 	map.applied_at = lr_now();
 	map.has_replicas = true;
 	map.has_map = cluster_open_slots() < SLOT_COUNT;
-	map_recall_numbers();
 }
 
 void
