@@ -200,29 +200,6 @@ renewals_start_batch(Lane *r)
 }
 
 /* ----------
- * The loop
- * ----------
- */
-
-/*
- * renewals_check_connection --- notice at once that an idle connection has ended
- *
- * That includes connections to other nodes than the handle is aimed at: an ended one
- * would wake us for ever.  A node that ends each connection once it has answered is not
- * asked without a pause.
- */
-static void
-renewals_check_connection(Lane *r)
-{
-	DueBatch   *b = &r->batch;
-	bool		was_connected = b->store->connected(b->handle);
-
-	(void) b->store->step(b->handle, STORE_NOWAIT);
-	if (was_connected)
-		renewals_note_ended(r);
-}
-
-/* ----------
  * Several nodes
  * ----------
  */
@@ -387,15 +364,26 @@ lanes_judge(Lane *r)
 }
 
 /*
- * lane_step --- go on with a batch, or with an idle connection
+ * lane_step --- go on with a batch; or notice at once that an idle connection has ended
+ *
+ * That includes connections to other nodes than the handle is aimed at: an ended one
+ * would wake us for ever.  A node that ends each connection once it has answered is not
+ * asked without a pause.
  */
 static void
 lane_step(Lane *lane)
 {
+	DueBatch   *b = &lane->batch;
+	bool		was_connected = b->store->connected(b->handle);
+
 	if (lane->under_way)
+	{
 		renewals_step_batch(lane);
-	else
-		renewals_check_connection(lane);
+		return;
+	}
+	(void) b->store->step(b->handle, STORE_NOWAIT);
+	if (was_connected)
+		renewals_note_ended(lane);
 }
 
 static bool

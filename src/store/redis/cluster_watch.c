@@ -115,6 +115,20 @@ scout_make(void)
 }
 
 /*
+ * scouts_call_back --- end the connections of all scouts, which may go out again at that time
+ */
+static void
+scouts_call_back(int64 now)
+{
+	for (int i = 0; i < SCOUTS && watch.scout[i] != NULL; i++)
+	{
+		redis_conn_close(&watch.scout[i]->conn);
+		watch.scout[i]->next_try = now;
+		watch.scout[i]->answer_until = 0;
+	}
+}
+
+/*
  * decision_begin --- ask all nodes that the settings name which cluster is ours
  */
 static void
@@ -127,12 +141,7 @@ decision_begin(int64 now)
 	d->open = true;
 	d->began = now;
 	watch.next_ask = Min(watch.next_ask, now);
-	for (int i = 0; i < SCOUTS; i++)
-	{
-		redis_conn_close(&watch.scout[i]->conn);
-		watch.scout[i]->next_try = now;
-		watch.scout[i]->answer_until = 0;
-	}
+	scouts_call_back(now);
 }
 
 /*
@@ -147,9 +156,7 @@ redis_cluster_watch_start(void)
 	int64		now = lr_now();
 	bool		refused = watch.refused;
 
-	for (int i = 0; i < SCOUTS; i++)
-		if (watch.scout[i] != NULL)
-			redis_conn_close(&watch.scout[i]->conn);
+	scouts_call_back(now);
 	watch.on = redis_url_is_cluster(lr_redis_url);
 	if (!watch.on)
 		return;
@@ -161,12 +168,8 @@ redis_cluster_watch_start(void)
 	watch.decision.open = watch.refused = false;
 	watch.warned_at = watch.told_at = 0;
 	for (int i = 0; i < SCOUTS; i++)
-	{
 		if (watch.scout[i] == NULL)
 			watch.scout[i] = scout_make();
-		watch.scout[i]->next_try = now;
-		watch.scout[i]->answer_until = 0;
-	}
 	if (refused || cluster_known()->n == 0)
 		decision_begin(now);
 }
