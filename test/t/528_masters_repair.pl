@@ -9,8 +9,8 @@
 # - who is away is given nothing, and asked nothing, until it is back
 # - who was found silent by a session, and by nobody else: when it answers again
 # - a lock that all have is not asked about
-# - who had the lock when another one was found without it, and was cut off, hangs, or was started
-#   again empty, before it was asked whether it has it still
+# - a lock that was released before the third was given it, while another node is cut off or hangs,
+#   and one that was not, while another node was started again empty
 # Proves G47.
 
 use LockRedis::Masters;
@@ -196,7 +196,7 @@ counted(0, 'nothing');
 	$session->quit;
 }
 
-# ---- who is asked whether we have it still is cut off, hangs, or was started again
+# ---- released before the third is given it, while another node is cut off or hangs
 
 # The watchdog has renewed the lock at the first two nodes, and stands still when the third answers
 # that it has none.

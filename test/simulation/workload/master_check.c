@@ -451,8 +451,7 @@ extern int	__real_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 extern int	__wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind);
 
 /*
- * What most masters have lost is released at the rest when its session can know that.  What
- * has an outcome already is a witness: a majority has the lock without the repair.
+ * What most masters have lost is released at the rest when its session can know that.
  */
 int
 __wrap_link_put(QuorumLink *l, const StoreOp *op, StoreOpKind kind)
