@@ -245,7 +245,7 @@ check_place(const LrKey *key, LrIndex s)
 {
 	const LrWait *w = lt_wait_of(s);
 
-	if (w->in_front || !lr_kind(w->terms.kind)->placed)
+	if (!lr_kind(w->terms.kind)->placed)
 		return check_says("session %d is among the places of %.*s and has none", s,
 						  NAME(key));
 	if (w->place.standing == STANDING_PLACELESS &&
@@ -274,12 +274,10 @@ check_places(const LrKey *key)
 		lined += lt_wait_of(s)->place.line_at != 0;
 		placeless += lt_wait_of(s)->place.standing == STANDING_PLACELESS;
 	}
-	if (key->places.nlined != lined)
-		return check_says("%d sessions are in line for %.*s, which knows of %d", lined,
-						  NAME(key), key->places.nlined);
-	if (key->places.nplaceless != placeless)
-		return check_says("%d sessions have no place of %.*s, which knows of %d", placeless,
-						  NAME(key), key->places.nplaceless);
+	if (key->places.nlined != lined || key->places.nplaceless != placeless)
+		return check_says("%d sessions are in line for %.*s, and %d have no place: it knows of %d and %d",
+						  lined, NAME(key), placeless, key->places.nlined,
+						  key->places.nplaceless);
 	return NULL;
 }
 
@@ -631,14 +629,6 @@ void
 lt_check_session_end(void)
 {
 	check_insist(check_own(true), "at the end of a session");
-	for (int p = 0; p < LT_PARTITIONS; p++)
-	{
-		LWLock	   *lock = lt_partition(p);
-
-		LWLockAcquire(lock, LW_SHARED);
-		lt_check_change(lock);
-		LWLockRelease(lock);
-	}
 }
 
 #endif							/* USE_ASSERT_CHECKING */

@@ -642,7 +642,7 @@ extern LrIndex lt_find_place(const LrPlaces *places, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
 
 /* turn.c; partition lock held. */
-extern bool lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now);
+extern LrIndex lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now);
 
 /* hold.c; partition lock held. */
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);

@@ -55,13 +55,13 @@ turn_find_other(LrKey *key, KindId kind, int64 now)
 }
 
 /*
- * turn_find_own --- a hold of the session beside which it may take that kind, and which
+ * lt_find_own --- a hold of the session beside which it may take that kind, and which
  * excludes all that this kind excludes
  *
- * Then the session has nobody to wait for: all that queue for the key wait for it.
+ * Then the session has nobody to wait for: all others that queue for the key wait for it.
  */
-static LrIndex
-turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
+LrIndex
+lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 {
 	KindSet		beside = lr_kind(kind)->beside;
 
@@ -76,15 +76,6 @@ turn_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 	return LR_NONE;
 }
 
-/*
- * lt_goes_first --- do all others that queue for the key wait for this session?
- */
-bool
-lt_goes_first(const LrKey *key, LrIndex session, KindId kind, int64 now)
-{
-	return turn_find_own(key, session, kind, now) != LR_NONE;
-}
-
 uint64
 lt_owner_beside(LrIndex hold)
 {
@@ -93,7 +84,7 @@ lt_owner_beside(LrIndex hold)
 	LrIndex		own;
 
 	LWLockAcquire(lock, LW_SHARED);
-	own = turn_find_own(lt_key_of(hold), LrMyProcNumber, lt_holds[hold].kind, lr_now());
+	own = lt_find_own(lt_key_of(hold), LrMyProcNumber, lt_holds[hold].kind, lr_now());
 	if (own != LR_NONE)
 		owner = lt_holds[own].claim.owner;
 	LWLockRelease(lock);
@@ -150,7 +141,7 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 
 	/* Without a hold, nothing here depends on the time. */
 	now = lt_keys[key].first_hold != LR_NONE ? lr_now() : 0;
-	first = lt_goes_first(&lt_keys[key], self, terms->kind, now);
+	first = lt_find_own(&lt_keys[key], self, terms->kind, now) != LR_NONE;
 	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
 						other, &wakes);
 	if (result != ENQUEUED)
@@ -160,11 +151,8 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		w->generation++;
 		w->key = key;
 		w->hold = *hold;
-		w->asked.named = 0;
 		w->terms = *terms;
-		w->asked.trying = false;
-		w->asked.until = 0;
-		w->asked.disowned = 0;
+		memset(&w->asked, 0, sizeof(LrAsked));
 		w->blocker[0] = '\0';
 		w->since = GetCurrentTimestamp();
 		w->place.came_at = lr_now();

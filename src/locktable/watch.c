@@ -112,7 +112,7 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 	bool		others;
 
 	w->looks_at = 0;
-	if (next == LR_NONE || lt_goes_first(key, session, w->terms.kind, lr_now()))
+	if (next == LR_NONE || lt_find_own(key, session, w->terms.kind, lr_now()) != LR_NONE)
 	{
 		w->woken_at = lr_now();
 		lt_add_to_wake(wakes, session);

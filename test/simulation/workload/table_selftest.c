@@ -402,9 +402,13 @@ waiting_is_due(void)
 	pg_atomic_write_u64(&lt_due[STORE_REDIS][waiting], 1);
 }
 
+/* This server has no table, and so no due times there. */
 static void
 not_moved(void)
 {
+	static pg_atomic_uint64 due[8];
+
+	lt_due[STORE_TABLE] = due;
 	lt_holds[held].claim.store = STORE_TABLE;
 	lt_holds[held].traces |= STORE_BIT(STORE_TABLE);
 	pg_atomic_write_u64(&lt_due[STORE_TABLE][held], 1);
