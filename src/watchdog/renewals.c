@@ -294,7 +294,7 @@ put_off(StoreId id, const DueItem *item, int64 at)
 /*
  * take_item --- pass an item that is due to the batch in which it is sent
  *
- * In a store of one node, which is not "parted", the batch of the store's own entry keeps the
+ * In a store of one node, which is not "parted", the batch of the store's own lane keeps the
  * items that replicas need not confirm, in their order.
  */
 static void
