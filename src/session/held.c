@@ -132,7 +132,9 @@ held_walk(HeldCallback callback, void *arg)
 		dlist_mutable_iter at;
 
 		dlist_foreach_modify(at, &buckets[i])
+		{
 			callback(dlist_container(HeldEntry, link, at.cur), arg);
+		}
 	}
 }
 
