@@ -806,7 +806,7 @@ sim_check_step(void)
 		sim_disturbed(sim_now());
 	check_keys();
 	check_sessions();
-	check_due_stays();
+	check_due_stays(is_locked);
 	note_state(is_locked);
 	if (!sim_all_parked())
 		return;

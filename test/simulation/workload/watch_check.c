@@ -103,7 +103,10 @@ static struct
 	bool		at_once;
 }			last[SIM_MAX_LOCKS][STORE_COUNT];
 
-/* It is put off by nobody but whoever looks, gives up the hold or has seen that it is nowhere. */
+/*
+ * Only the watchdog puts it off, or a session that gives up the hold or has seen that it is
+ * nowhere.  A key whose lock is held is in between.
+ */
 static void
 check_due_stays_in(LrIndex hold, StoreId store)
 {
@@ -123,11 +126,11 @@ check_due_stays_in(LrIndex hold, StoreId store)
 }
 
 void
-check_due_stays(void)
+check_due_stays(bool (*is_locked) (uint32 hash))
 {
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		for (int s = 0; s < STORE_COUNT; s++)
-			if (lr_has_store(s))
+			if (lr_has_store(s) && !is_locked(lt_keys[lt_holds[i].key].hash))
 				check_due_stays_in(i, s);
 }
 

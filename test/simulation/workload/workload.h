@@ -170,7 +170,7 @@ extern void check_expiry(const char *name, const ScopeHold *scope);
 extern void check_rolling(const char *name, const ScopeHold *scope);
 
 /* After each turn of a process. */
-extern void check_due_stays(void);
+extern void check_due_stays(bool (*is_locked) (uint32 hash));
 extern void check_asked(LrIndex k, LrIndex hold);
 
 #endif							/* SIM_WORKLOAD_H */
