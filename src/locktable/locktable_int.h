@@ -273,7 +273,7 @@ typedef struct LrPlace
 	int64		line_at;		/* those behind it in line wait until then, and a
 								 * second more; LR_NEVER = it may not ask yet; 0 = it is
 								 * not in line */
-	int64		told_at;		/* when it was notified of its turn; 0 = it was not, or
+	int64		notified_at;	/* when it was notified of its turn; 0 = it was not, or
 								 * has asked since */
 	LrStanding	standing;		/* what the store has answered since it came */
 	SubscriptionState subscription; /* to the channel of its owner (LrAsked.claim) */

@@ -354,7 +354,7 @@ lt_disown(LrIndex session, WakeList *wakes)
 		lt_set_not_after(h, h->claim.store, NOT_AFTER_UNKNOWN);
 	w->asked.disowned = w->asked.claim.owner;
 	w->asked.claim.owner = 0;
-	w->place.told_at = 0;		/* the others need not wait for it any more */
+	w->place.notified_at = 0;	/* the others need not wait for it any more */
 	lt_leave_to_watchdog(hold, wakes);
 	return true;
 }

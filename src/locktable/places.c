@@ -142,7 +142,7 @@ lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes)
 		places->nordered--;
 	lt_stand(places, &w->place, STANDING_NEW);
 	w->place.subscription = SUB_NONE;
-	w->place.told_at = 0;
+	w->place.notified_at = 0;
 }
 
 /*
@@ -358,8 +358,8 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 	w = lt_wait_of(session);
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();
-	if (its_turn && w->place.told_at == 0)
-		w->place.told_at = lr_now();
+	if (its_turn && w->place.notified_at == 0)
+		w->place.notified_at = lr_now();
 	lt_add_to_wake(wakes, session);
 }
 

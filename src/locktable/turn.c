@@ -480,7 +480,7 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 		if (w->place.standing == STANDING_PLACELESS)
 			lt_stand(&key->places, &w->place, STANDING_ANSWERED);
 		w->woken_at = 0;
-		w->place.told_at = 0;
+		w->place.notified_at = 0;
 		return TURN_TRY;
 	}
 	*look_again = retry_at;

@@ -133,7 +133,7 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
 {
-	int64		since = w->state == WAIT_PLACED ? w->place.told_at :
+	int64		since = w->state == WAIT_PLACED ? w->place.notified_at :
 		w->woken_at != 0 ? w->woken_at : w->looks_at;
 
 	return (lt_is_waiting(w) || w->state == WAIT_HANDED) &&

@@ -130,9 +130,9 @@ extern void monitor_abandon(void);
  * To be called at the end of a transaction, and when a subtransaction aborts: if the
  * statement has failed, what it took is released.  Never raise.
  */
-extern void untold_transaction_ends(bool commit);
-extern void untold_subtransaction_aborts(void);
-extern bool untold_is_empty(void);
+extern void unreturned_transaction_ends(bool commit);
+extern void unreturned_subtransaction_aborts(void);
+extern bool unreturned_is_empty(void);
 
 /* An entry of an aborted transaction or subtransaction is not to be counted.  Never raises. */
 extern void counts_undo(const Track *t);

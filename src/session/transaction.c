@@ -139,7 +139,7 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	xact_clean_up();
-	untold_subtransaction_aborts();
+	unreturned_subtransaction_aborts();
 	track_abort_sub(subid);
 	idle_mind();
 }
@@ -315,11 +315,11 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			/*
 			 * FATAL may have interrupted a wait.  The lock table still has its terms,
-			 * which untold_transaction_ends() would overwrite.
+			 * which unreturned_transaction_ends() would overwrite.
 			 */
-			if (event == XACT_EVENT_ABORT && !untold_is_empty())
+			if (event == XACT_EVENT_ABORT && !unreturned_is_empty())
 				xact_clean_up();
-			untold_transaction_ends(event == XACT_EVENT_COMMIT);
+			unreturned_transaction_ends(event == XACT_EVENT_COMMIT);
 			idle_mind();
 			break;
 		default:

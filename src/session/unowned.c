@@ -71,40 +71,40 @@
  * may fail.  Until the transaction ends, it goes on without a portal.  The same is true
  * for what a deferred trigger takes at the commit.
  */
-typedef struct Untold
+typedef struct Unreturned
 {
 	dlist_node	link;			/* in one of the lists below */
 	MemoryContextCallback ends;
 	Portal		portal;			/* NULL: the commit is under way */
 	bool		to_function;	/* the rows of the portal go to a function */
-	bool		had;			/* in the list "untold" */
+	bool		taken;			/* in the list "unreturned" */
 	TimestampTz statement;		/* start of the statement */
 	LrName		name;
 	LockTerms	terms;
 	uint64		owner;			/* 0: the store knows it by terms.id or terms.amount */
-} Untold;
+} Unreturned;
 
-static dlist_head untold = DLIST_STATIC_INIT(untold);	/* taken, not returned yet */
+static dlist_head unreturned = DLIST_STATIC_INIT(unreturned);	/* taken, not returned yet */
 static dlist_head spare = DLIST_STATIC_INIT(spare); /* for what their portal takes next */
 
 static void
-untold_move(Untold *u, dlist_head *to)
+unreturned_move(Unreturned *u, dlist_head *to)
 {
 	dlist_delete(&u->link);
 	dlist_push_head(to, &u->link);
-	u->had = to == &untold;
+	u->taken = to == &unreturned;
 }
 
-static void untold_room_ends(void *arg);
+static void unreturned_room_ends(void *arg);
 
-static Untold *
-untold_find_spare(Portal portal)
+static Unreturned *
+unreturned_find_spare(Portal portal)
 {
 	dlist_iter	at;
 
 	dlist_foreach(at, &spare)
 	{
-		Untold	   *u = dlist_container(Untold, link, at.cur);
+		Unreturned *u = dlist_container(Unreturned, link, at.cur);
 
 		if (u->portal == portal)
 			return u;
@@ -113,24 +113,24 @@ untold_find_spare(Portal portal)
 }
 
 /*
- * untold_room --- a spare record of the active portal
+ * unreturned_room --- a spare record of the active portal
  *
  * Without memory this returns NULL, if "flags" have MCXT_ALLOC_NO_OOM.
  */
-static Untold *
-untold_room(int flags)
+static Unreturned *
+unreturned_room(int flags)
 {
-	Untold	   *u = untold_find_spare(ActivePortal);
+	Unreturned *u = unreturned_find_spare(ActivePortal);
 	MemoryContext lives = ActivePortal != NULL ? PortalContext : TopTransactionContext;
 	const QueryDesc *query;
 
 	if (u == NULL)
 	{
-		u = MemoryContextAllocExtended(lives, sizeof(Untold), flags | MCXT_ALLOC_ZERO);
+		u = MemoryContextAllocExtended(lives, sizeof(Unreturned), flags | MCXT_ALLOC_ZERO);
 		if (u == NULL)
 			return NULL;
 		u->portal = ActivePortal;
-		u->ends.func = untold_room_ends;
+		u->ends.func = unreturned_room_ends;
 		u->ends.arg = u;
 		dlist_push_head(&spare, &u->link);
 		MemoryContextRegisterResetCallback(lives, &u->ends);
@@ -149,14 +149,14 @@ untold_room(int flags)
 }
 
 /*
- * untold_hand_on --- the portal has ended, but the statement goes on
+ * unreturned_hand_on --- the portal has ended, but the statement goes on
  *
  * It goes on in the portal that is active now or, while it commits, in none.
  */
 static void
-untold_hand_on(const Untold *ended)
+unreturned_hand_on(const Unreturned *ended)
 {
-	Untold	   *u = untold_room(MCXT_ALLOC_NO_OOM);
+	Unreturned *u = unreturned_room(MCXT_ALLOC_NO_OOM);
 
 	if (u == NULL)
 		return;
@@ -164,14 +164,14 @@ untold_hand_on(const Untold *ended)
 	u->name = ended->name;
 	u->terms = ended->terms;
 	u->owner = ended->owner;
-	untold_move(u, &untold);
+	unreturned_move(u, &unreturned);
 }
 
 /*
- * untold_goes_on --- does the statement go on though its portal ends?
+ * unreturned_goes_on --- does the statement go on though its portal ends?
  */
 static bool
-untold_goes_on(const Untold *u)
+unreturned_goes_on(const Unreturned *u)
 {
 	if (u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
 		return false;
@@ -181,35 +181,35 @@ untold_goes_on(const Untold *u)
 }
 
 static void
-untold_room_ends(void *arg)
+unreturned_room_ends(void *arg)
 {
-	Untold	   *u = arg;
+	Unreturned *u = arg;
 
 	dlist_delete(&u->link);
-	if (u->had && untold_goes_on(u))
-		untold_hand_on(u);
+	if (u->taken && unreturned_goes_on(u))
+		unreturned_hand_on(u);
 }
 
 /*
- * untold_runs_on --- does the transaction end within a statement that goes on?
+ * unreturned_runs_on --- does the transaction end within a statement that goes on?
  */
 static bool
-untold_runs_on(const Untold *u)
+unreturned_runs_on(const Unreturned *u)
 {
 	return ActivePortal != NULL && ActivePortal->status != PORTAL_FAILED &&
 		u->statement == GetCurrentStatementStartTimestamp();
 }
 
 /*
- * untold_has_failed --- has the statement failed before its end?
+ * unreturned_has_failed --- has the statement failed before its end?
  *
  * In a transaction block, the client has the results of all statements that have ended,
  * so only the present one can have failed.
  */
 static bool
-untold_has_failed(const Untold *u)
+unreturned_has_failed(const Unreturned *u)
 {
-	if (untold_runs_on(u) || u->statement != GetCurrentStatementStartTimestamp())
+	if (unreturned_runs_on(u) || u->statement != GetCurrentStatementStartTimestamp())
 		return false;
 	return u->portal == NULL || !IsTransactionBlock() ||
 		(u->portal->status == PORTAL_FAILED &&
@@ -217,13 +217,13 @@ untold_has_failed(const Untold *u)
 }
 
 /*
- * untold_give_back --- have the watchdog release it
+ * unreturned_give_back --- have the watchdog release it
  *
  * If there is no room for a record, a lock ends with its lease; permits of a semaphore
  * stay taken, and a message says so.
  */
 static void
-untold_give_back(const Untold *u)
+unreturned_give_back(const Unreturned *u)
 {
 	StoreOp		op = {.store = lr_first_store(),.owner = u->owner};
 	LrIndex		hold;
@@ -245,70 +245,70 @@ untold_give_back(const Untold *u)
 }
 
 /*
- * untold_transaction_ends --- see session_int.h
+ * unreturned_transaction_ends --- see session_int.h
  *
  * What is committed stays, even if the rest of a procedure fails.  A procedure that has
  * rolled back may still fail later, so its records are kept.
  */
 void
-untold_transaction_ends(bool commit)
+unreturned_transaction_ends(bool commit)
 {
 	dlist_mutable_iter at;
 
-	dlist_foreach_modify(at, &untold)
+	dlist_foreach_modify(at, &unreturned)
 	{
-		Untold	   *u = dlist_container(Untold, link, at.cur);
+		Unreturned *u = dlist_container(Unreturned, link, at.cur);
 
-		if (!commit && untold_runs_on(u))
+		if (!commit && unreturned_runs_on(u))
 			continue;
-		untold_move(u, &spare);
-		if (!commit && untold_has_failed(u))
-			untold_give_back(u);
+		unreturned_move(u, &spare);
+		if (!commit && unreturned_has_failed(u))
+			unreturned_give_back(u);
 	}
 }
 
 /*
- * untold_subtransaction_aborts --- see session_int.h
+ * unreturned_subtransaction_aborts --- see session_int.h
  *
  * A statement after a savepoint may have failed, and the transaction goes on.  Records
  * without a portal, during a commit, are those of functions that go on.
  */
 void
-untold_subtransaction_aborts(void)
+unreturned_subtransaction_aborts(void)
 {
 	dlist_mutable_iter at;
 
-	dlist_foreach_modify(at, &untold)
+	dlist_foreach_modify(at, &unreturned)
 	{
-		Untold	   *u = dlist_container(Untold, link, at.cur);
+		Unreturned *u = dlist_container(Unreturned, link, at.cur);
 
-		if (u->portal == NULL || !untold_has_failed(u))
+		if (u->portal == NULL || !unreturned_has_failed(u))
 			continue;
-		untold_move(u, &spare);
-		untold_give_back(u);
+		unreturned_move(u, &spare);
+		unreturned_give_back(u);
 	}
 }
 
 bool
-untold_is_empty(void)
+unreturned_is_empty(void)
 {
-	return dlist_is_empty(&untold);
+	return dlist_is_empty(&unreturned);
 }
 
 /*
- * untold_make --- make a record of what is about to be taken, before the store is asked
+ * unreturned_make --- make a record of what is about to be taken, before the store is asked
  *
  * NULL outside of any statement, when nobody would notice its end.  The record stays spare
  * until something is taken, so a loop that asks in vain needs only one.
  */
-static Untold *
-untold_make(const LrName *name, const LockTerms *terms)
+static Unreturned *
+unreturned_make(const LrName *name, const LockTerms *terms)
 {
-	Untold	   *u;
+	Unreturned *u;
 
 	if (ActivePortal == NULL && TopTransactionContext == NULL)
 		return NULL;
-	u = untold_room(0);
+	u = unreturned_room(0);
 	u->name = *name;
 	u->terms = *terms;
 	u->statement = GetCurrentStatementStartTimestamp();
@@ -316,24 +316,24 @@ untold_make(const LrName *name, const LockTerms *terms)
 }
 
 /*
- * untold_begin --- it was taken: from now on it is released if the statement fails
+ * unreturned_begin --- it was taken: from now on it is released if the statement fails
  *
  * "owner" is 0 unless the store knows it by that.
  */
 static void
-untold_begin(Untold *u, uint64 owner)
+unreturned_begin(Unreturned *u, uint64 owner)
 {
 	if (u == NULL)
 		return;
 	u->owner = owner;
-	untold_move(u, &untold);
+	unreturned_move(u, &unreturned);
 }
 
 /*
- * untold_has_id --- does the store know it by this id?
+ * unreturned_has_id --- does the store know it by this id?
  */
 static bool
-untold_has_id(const Untold *u, const uint8 *id)
+unreturned_has_id(const Unreturned *u, const uint8 *id)
 {
 	uint8		own[STORE_ID_LEN] = {0};
 
@@ -344,51 +344,51 @@ untold_has_id(const Untold *u, const uint8 *id)
 }
 
 static bool
-untold_is_of(const Untold *u, const char *name, int len, KindId kind)
+unreturned_is_of(const Unreturned *u, const char *name, int len, KindId kind)
 {
 	return u->terms.kind == kind && u->name.len == len && memcmp(u->name.data, name, len) == 0;
 }
 
 /*
- * untold_forget --- the lock or permit with this id was released before the statement ended
+ * unreturned_forget --- the lock or permit with this id was released before the statement ended
  */
 static void
-untold_forget(const LrName *name, KindId kind, const uint8 *id)
+unreturned_forget(const LrName *name, KindId kind, const uint8 *id)
 {
 	dlist_mutable_iter at;
 
-	dlist_foreach_modify(at, &untold)
+	dlist_foreach_modify(at, &unreturned)
 	{
-		Untold	   *u = dlist_container(Untold, link, at.cur);
+		Unreturned *u = dlist_container(Unreturned, link, at.cur);
 
-		if (untold_is_of(u, name->data, name->len, kind) && untold_has_id(u, id))
-			untold_move(u, &spare);
+		if (unreturned_is_of(u, name->data, name->len, kind) && unreturned_has_id(u, id))
+			unreturned_move(u, &spare);
 	}
 }
 
 /*
- * untold_forget_some --- that many permits were released before the statement ended
+ * unreturned_forget_some --- that many permits were released before the statement ended
  *
  * Those that were taken last are released first, as in a function that does both.
  */
 static void
-untold_forget_some(const char *name, int len, KindId kind, int64 amount)
+unreturned_forget_some(const char *name, int len, KindId kind, int64 amount)
 {
 	dlist_mutable_iter at;
 
-	dlist_foreach_modify(at, &untold)
+	dlist_foreach_modify(at, &unreturned)
 	{
-		Untold	   *u = dlist_container(Untold, link, at.cur);
+		Unreturned *u = dlist_container(Unreturned, link, at.cur);
 		int64		n = Min(amount, u->terms.amount);
 
 		if (amount == 0)
 			break;
-		if (!untold_is_of(u, name, len, kind))
+		if (!unreturned_is_of(u, name, len, kind))
 			continue;
 		amount -= n;
 		u->terms.amount -= n;
 		if (u->terms.amount == 0)
-			untold_move(u, &spare);
+			unreturned_move(u, &spare);
 	}
 }
 
@@ -447,7 +447,7 @@ static bool
 counts_settle(const StoreOp *op)
 {
 	if (counts_is_open(op) || op->outcome == STORE_OK)
-		untold_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
+		unreturned_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
 	if (counts_is_open(op))
 	{
 		lt_leave_owed(op->hold, op);
@@ -627,7 +627,7 @@ token_make(const char *bytes, int len, LockToken *out)
 /*
  * unowned_take --- acquire a lock or a permit that is not in the index; false: busy
  *
- * *hold is valid unless the kind is ownerless.  The caller calls untold_begin(), and then
+ * *hold is valid unless the kind is ownerless.  The caller calls unreturned_begin(), and then
  * long_wait_acquired(), which writes to the log: interrupts are processed after that.
  */
 static bool
@@ -641,20 +641,20 @@ unowned_take(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 }
 
 /*
- * unowned_take_untold --- acquire a lock of an ownerless kind, which is released if the
+ * unowned_take_unreturned --- acquire a lock of an ownerless kind, which is released if the
  * statement fails; false: busy
  */
 static bool
-unowned_take_untold(const LrName *name, const AcquireRequest *request)
+unowned_take_unreturned(const LrName *name, const AcquireRequest *request)
 {
-	Untold	   *u = NULL;
+	Unreturned *u = NULL;
 	LrIndex		hold;
 
 	if (lr_leaves_something(request->terms.kind))
-		u = untold_make(name, &request->terms);
+		u = unreturned_make(name, &request->terms);
 	if (!unowned_take(name, request, &hold))
 		return false;
-	untold_begin(u, 0);
+	unreturned_begin(u, 0);
 	long_wait_acquired(name);
 	return true;
 }
@@ -665,7 +665,7 @@ session_token_lock(const LrName *name, AcquireRequest *request, const LockToken 
 	memcpy(request->terms.id, token->id, STORE_ID_LEN);
 	request->token = token->data;
 	request->token_len = token->len;
-	return unowned_take_untold(name, request);
+	return unowned_take_unreturned(name, request);
 }
 
 /* ----------
@@ -743,7 +743,7 @@ session_release_id(const LrName *name, KindId kind, const uint8 *id)
 {
 	bool		had = unowned_ask(name, STORE_RELEASE, kind, id, 0);
 
-	untold_forget(name, kind, id);
+	unreturned_forget(name, kind, id);
 	if (had && lr_kind(kind)->ownerless)
 	{
 		lt_wake_waiter(0, name->data, name->len);
@@ -810,7 +810,7 @@ session_drain(const LrName *name, KindId kind)
 {
 	LockTerms	terms = {.kind = kind};
 	StoreOp		op = {.kind = STORE_DEFINE,.args.change = CHANGE_DRAIN};
-	Untold	   *u = untold_make(name, &terms);
+	Unreturned *u = unreturned_make(name, &terms);
 
 	(void) session_number(name, kind, &op);
 
@@ -818,7 +818,7 @@ session_drain(const LrName *name, KindId kind)
 	if (u != NULL && op.answer.available > 0 && op.answer.available <= PG_INT32_MAX)
 	{
 		u->terms.amount = op.answer.available;
-		untold_begin(u, 0);
+		unreturned_begin(u, 0);
 	}
 	return op.answer.available;
 }
@@ -830,7 +830,7 @@ session_wait_for_number(const LrName *name, AcquireRequest *request)
 	request->terms.lease_ms = TICKET_LIFE_MS;
 	session_enter();
 	request_require_number(request->terms.kind, name);
-	return unowned_take_untold(name, request);
+	return unowned_take_unreturned(name, request);
 }
 
 /*
@@ -838,22 +838,22 @@ session_wait_for_number(const LrName *name, AcquireRequest *request)
  *
  * An interrupt that came with the answer is processed in wait_for_lock(), which releases
  * the permit then.  Later its error could be caught within the statement, and nobody would
- * know the id.  From there to untold_begin() nothing raises.
+ * know the id.  From there to unreturned_begin() nothing raises.
  */
 bool
 session_acquire(const LrName *name, const AcquireRequest *request, uint8 *id)
 {
-	Untold	   *u;
+	Unreturned *u;
 	LrIndex		hold;
 	uint64		owner;
 
-	u = untold_make(name, &request->terms);
+	u = unreturned_make(name, &request->terms);
 	if (!unowned_take(name, request, &hold))
 		return false;
 	owner = lt_owner(hold);
 	if (!lt_let_stay(hold))
 		wait_report_too_late(&request->terms);
-	untold_begin(u, owner);
+	unreturned_begin(u, owner);
 	lr_secret_id(owner, id);
 	long_wait_acquired(name);
 	return true;

@@ -455,7 +455,7 @@ extern void topology_set_config_epoch(int64 config_epoch);
 typedef struct TopologySentinel
 {
 	char		run_id[RUN_ID_LEN + 1]; /* empty: it has not said it */
-	int64		told;			/* the highest number of a failover that it has reported
+	int64		reported;		/* the highest number of a failover that it has reported
 								 * since it was set up */
 	int64		bar;			/* the least number by which it counts, since others were
 								 * set up anew: more than was known then, or than was

@@ -46,7 +46,7 @@ typedef struct Number
 	int64		highest;		/* highest number of its slots; -1: it has none */
 	int64		since;			/* when that was first seen */
 	uint64		lower;			/* masters (bits of rows) that say that it is lower */
-	int64		told;			/* no less than the highest number that these say */
+	int64		reported;		/* no less than the highest number that these say */
 } Number;
 
 StaticAssertDecl(NODE_MASTERS <= 64, "sets of masters are bits of a word");
@@ -455,11 +455,11 @@ map_hear_number(int row, const Claim *c, int voter, int masters)
 	else if (lr_now() - n->since >= NUMBER_SETTLES)
 	{
 		n->lower |= bit;
-		n->told = Max(n->told, c->number);
+		n->reported = Max(n->reported, c->number);
 		for (uint64 set = n->lower; set != 0; set &= set - 1)
 			voters++;
 		if (voters > masters / 2)
-			map_lower_number(row, n->told);
+			map_lower_number(row, n->reported);
 	}
 }
 

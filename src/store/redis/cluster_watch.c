@@ -94,7 +94,7 @@ typedef struct ClusterWatch
 	bool		refused;		/* a node of another cluster was refused since
 								 * the decision */
 	int64		warned_at;		/* of another cluster; 0 = never */
-	int64		told_at;		/* of a reply that is not valid; 0 = never */
+	int64		logged_at;		/* of a reply that is not valid; 0 = never */
 } ClusterWatch;
 
 static ClusterWatch watch;
@@ -166,7 +166,7 @@ redis_cluster_watch_start(void)
 	watch.next_ask = watch.asked_at = 0;
 	watch.wanted = cluster_wanted();
 	watch.decision.open = watch.refused = false;
-	watch.warned_at = watch.told_at = 0;
+	watch.warned_at = watch.logged_at = 0;
 	for (int i = 0; i < SCOUTS; i++)
 		if (watch.scout[i] == NULL)
 			watch.scout[i] = scout_make();
@@ -492,7 +492,7 @@ scout_tell(const Scout *s, int64 now)
 {
 	const StoreError *error = &s->conn.failure.error;
 
-	if (watch_may_log(&watch.told_at, now))
+	if (watch_may_log(&watch.logged_at, now))
 		ereport(LOG,
 				(errmsg("lockredis: the map of the cluster cannot be used"),
 				 errdetail_internal("%s: %s", error->address, error->detail)));

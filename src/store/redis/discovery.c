@@ -89,7 +89,7 @@ typedef struct Candidate
 {
 	RedisHost	at;
 	int64		config_epoch;	/* highest number that counts by which it was named */
-	int64		told;			/* the same, of all numbers */
+	int64		reported;		/* the same, of all numbers */
 	int64		asked_at;		/* time of the latest question whose answer names it */
 	int			votes;
 	int			votes_anew;		/* of Sentinels that were set up anew */
@@ -286,7 +286,7 @@ is_majority(int votes)
 static bool
 was_set_up_anew(int i, const SentinelAnswer *a)
 {
-	return a->config_epoch < topology_sentinel(i)->told;
+	return a->config_epoch < topology_sentinel(i)->reported;
 }
 
 /*
@@ -324,7 +324,7 @@ note_numbers(const TopologyMaster *present, int64 now)
 				continue;
 			topology_sentinel(i)->bar = present->config_epoch + 1;
 		}
-		topology_sentinel(i)->told = a->config_epoch;
+		topology_sentinel(i)->reported = a->config_epoch;
 		if (redis_host_is_same(&a->master, &present->at))
 			topology_sentinel(i)->named_by = a->config_epoch;
 	}
@@ -359,7 +359,7 @@ note_who_learned(const RedisHost *at, int64 number, int64 now)
 		if (a != NULL && a->known && a->config_epoch == number && redis_host_is_same(&a->master, at))
 		{
 			topology_sentinel(i)->bar = 0;
-			topology_sentinel(i)->told = number;
+			topology_sentinel(i)->reported = number;
 		}
 	}
 }
@@ -415,7 +415,7 @@ begin_numbers_anew(const Candidate *c, int64 known, int64 now)
 		else
 			topology_sentinel(i)->bar = Max(topology_sentinel(i)->bar, known + 1);
 		if (a != NULL && a->known)
-			topology_sentinel(i)->told = a->config_epoch;
+			topology_sentinel(i)->reported = a->config_epoch;
 	}
 	topology_set_config_epoch(number);
 	if (begins_anew(c))
@@ -452,7 +452,7 @@ collect_candidates(Candidate *out, int64 now)
 		out[c].votes++;
 		out[c].votes_anew += was_set_up_anew(i, a);
 		out[c].votes_later += tells_of_later(i, a);
-		out[c].told = Max(out[c].told, a->config_epoch);
+		out[c].reported = Max(out[c].reported, a->config_epoch);
 		out[c].asked_at = Max(out[c].asked_at, a->asked_at);
 		out[c].config_epoch = Max(out[c].config_epoch, number_that_counts(i, a));
 	}
@@ -569,7 +569,7 @@ choose_passed_over(const Candidate *candidates, int n, const TopologyMaster *pre
 {
 	for (int i = 0; i < n; i++)
 		if (redis_host_is_same(&candidates[i].at, &topology_passed_over()->at) &&
-			candidates[i].told > present->config_epoch)
+			candidates[i].reported > present->config_epoch)
 			return &candidates[i];
 	return NULL;
 }
@@ -736,7 +736,7 @@ believe_claim(const Candidate *candidates, int n, const TopologyMaster *present,
 
 	claimant = *c;
 	if (against == NULL)
-		claimant.config_epoch = claimant.told;
+		claimant.config_epoch = claimant.reported;
 	else if (!topology_is_proved(present->epoch))
 		topology_pass_over(&present->at, present->config_epoch);
 	believe(&claimant, present, now);

@@ -79,7 +79,7 @@ typedef struct ChannelKey
 typedef struct ChannelUser
 {
 	TopicKey	key;			/* no name: there is no such user */
-	bool		told;			/* the caller was notified that it is confirmed */
+	bool		notified;		/* the caller was notified that it is confirmed */
 } ChannelUser;
 
 /* A channel at one node; all zero: nothing was requested over this connection. */
@@ -206,9 +206,9 @@ channel_tell(const StoreListener *l, Channel *ch)
 	{
 		ChannelUser *u = &ch->user[i];
 
-		if (u->key.len == 0 || u->told)
+		if (u->key.len == 0 || u->notified)
 			continue;
-		u->told = true;
+		u->notified = true;
 		l->callback(STORE_LISTEN_CONFIRMED, &u->key);
 	}
 }
@@ -829,7 +829,7 @@ redis_listener_subscribe(StoreListener *l, const TopicKey *key)
 	Channel    *ch = channel_of(l, key);
 	ChannelUser *u = &ch->user[memchr(key->name, '{', key->len) != NULL];
 
-	u->told = false;
+	u->notified = false;
 	if (u->key.len == 0)
 	{
 		u->key = *key;

@@ -640,13 +640,13 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements)
 }
 
 /*
- * op_take_told --- how many were notified of a release, or that the owner was not there
+ * op_take_notified --- how many were notified of a release, or that the owner was not there
  *
  * If the same request was sent before, over a connection that was lost, it may have
  * removed the owner itself: then it is unknown whether the lock was lost before.
  */
 static StoreOutcome
-op_take_told(StoreAnswer *answer, const RedisValue *v, bool repeated)
+op_take_notified(StoreAnswer *answer, const RedisValue *v, bool repeated)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < -1 ||
 		v->integer > PG_INT32_MAX)
@@ -778,7 +778,7 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated)
 			return op_take_number(&op->answer, v, Max(op->args.floor + 1, 1), STORE_TOKEN_MAX,
 								  &op->answer.fence);
 		case REPLY_TOLD:
-			return op_take_told(&op->answer, v, repeated);
+			return op_take_notified(&op->answer, v, repeated);
 		case REPLY_INSPECTED:
 			return op_take_inspected(&op->answer, v);
 		case REPLY_VALUE:

@@ -265,7 +265,7 @@ static bool
 quorum_undoes_all(const QuorumBatch *b, int which, int n)
 {
 	const QuorumOp *s = &b->states[which];
-	int			told = 0;
+	int			reached = 0;
 
 	if (s->left_out != 0 || s->phase == PHASE_RAISE)
 		return false;
@@ -281,9 +281,9 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 				return false;
 		if (b->link[i]->node.conn.state != CONN_READY)
 			return false;
-		told++;
+		reached++;
 	}
-	return told < masters_quorum(b->set.n);
+	return reached < masters_quorum(b->set.n);
 }
 
 /*

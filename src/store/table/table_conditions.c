@@ -89,7 +89,7 @@ wait_pass_on(const StoreOp *op, int64 n)
 {
 	dlist_mutable_iter it;
 	int64		now = lr_now();
-	int			told = 0;
+	int			n_notified = 0;
 
 	dlist_foreach_modify(it, &waits)
 	{
@@ -104,17 +104,17 @@ wait_pass_on(const StoreOp *op, int64 n)
 	{
 		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
 
-		if (told == n || w->notified || !wait_is_for(w, op))
+		if (n_notified == n || w->notified || !wait_is_for(w, op))
 			continue;
 		if (w->ends <= now)
 			wait_forget(w);
 		else
 		{
 			w->notified = true;
-			told++;
+			n_notified++;
 		}
 	}
-	return told;
+	return n_notified;
 }
 
 /*
