@@ -737,9 +737,10 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 		return true;
 	while (past_is_owed(b) && redis_conn_next(c, &nreads))
 	{
-		if (!past_take(b, lr_now()))
+		if (past_take(b, lr_now()))
+			flight_land_oldest(b);
+		else
 			redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node's answer makes no sense.");
-		flight_land_oldest(b);
 	}
 	return c->state == CONN_READY && (past_is_owed(b) || redis_conn_check(c, lately));
 }

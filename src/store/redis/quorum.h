@@ -101,6 +101,7 @@ typedef struct QuorumLink
 	int			size;			/* allocated copies */
 	int			used;			/* used copies */
 	int			mine;			/* first copy of the present batch */
+	int			nheard;			/* how many copies were heard */
 	int			heard_to;		/* all before this one were heard */
 	int64		tainted_until;	/* until then, do not ask the node for locks
 								 * with that token */
@@ -138,6 +139,13 @@ extern void link_cancel_one(StoreOp *copy);
 
 /* The same for all copies that nobody needs any more. */
 extern void link_cancel(QuorumLink *l);
+
+/* Does a copy have an answer that was not heard yet? */
+static inline bool
+link_has_news(const QuorumLink *l)
+{
+	return l->nheard < l->used - (l->node.batch.active ? l->node.batch.left : 0);
+}
 
 /* Was this release answered, and sent only once?  If not, it may still run. */
 extern bool copy_is_plain(const StoreOp *copy);
@@ -199,6 +207,7 @@ typedef struct QuorumBatch
 	uint32		epochs;			/* sum of their socket epochs, connections and lives */
 	uint32		life[LR_MAX_MASTERS];	/* life of each row */
 	bool		was_over;
+	int64		began_at;		/* when the batch was started */
 	QuorumOp   *states;
 	int			nstates;		/* allocated states */
 } QuorumBatch;

@@ -103,6 +103,7 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 	int64		now = lr_now();
 
 	quorum_batch_drop(s);
+	b->began_at = now;
 	quorum_look_where(b);
 	batch_start(&b->set.batch, ops, nops, deadline);
 	s->over = b->was_over = false;

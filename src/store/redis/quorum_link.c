@@ -69,7 +69,7 @@ link_reset(QuorumLink *l)
 		if (l->notes[i].fate == COPY_UNDOES)
 			link_hear_release(l, &l->copies[i]);
 	link_cut(l, 0);
-	l->mine = l->heard_to = 0;
+	l->mine = l->nheard = l->heard_to = 0;
 }
 
 /*

@@ -405,6 +405,12 @@ quorum_turn_force(QuorumBatch *b, int which)
  * Otherwise a lock would be lost when servers are restarted one by one, although a
  * majority had it at any time.  The repair cannot create a majority: it happens only if
  * there is one.
+ *
+ * Its answer may be read much later, or by nobody.  So whether the lock was released
+ * meanwhile is asked before the create, too:
+ *
+ *	 COMMIT: renews, a majority answers; releases; returns
+ *	 the next call of the session: the third has answered that it has not got the lock
  */
 static void
 quorum_repair(QuorumLink *l, int which)
@@ -413,7 +419,7 @@ quorum_repair(QuorumLink *l, int which)
 	int			create;
 
 	if (renewal->outcome != STORE_GONE || renewal->answer.holder[0] != '\0' ||
-		renewal->lease_ms <= 0)
+		renewal->lease_ms <= 0 || !renewal->is_had(renewal))
 		return;
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
@@ -698,7 +704,9 @@ quorum_lingers(QuorumBatch *b, int which)
 		if (copy == NULL || copy->outcome != STORE_PENDING || (b->silent & (1U << i)) != 0)
 			continue;
 		if ((wanted & (1U << i)) == 0)
-			until = c->state == CONN_READY ? 0 : Min(until, c->connect.opened_at + LINGER_TIME);
+			until = c->state == CONN_READY ? 0 :
+				c->connect.opened_at >= b->began_at ? until :
+				Min(until, c->connect.opened_at + LINGER_TIME);
 		if (now >= until)
 			continue;
 		b->set.look_at = Min(b->set.look_at, until);
@@ -823,13 +831,14 @@ quorum_hear(QuorumBatch *b, int row)
 	QuorumLink *l = b->link[row];
 	bool		heard = false;
 
-	for (int i = l->heard_to; i < l->used; i++)
+	for (int i = l->heard_to; i < l->used && link_has_news(l); i++)
 	{
 		int			op = l->notes[i].op;
 
 		if (l->notes[i].heard || l->copies[i].outcome == STORE_PENDING)
 			continue;
 		l->notes[i].heard = heard = true;
+		l->nheard++;
 		quorum_look_after(l, i);
 		if (b->set.batch.active && i >= l->mine && op >= 0 &&
 			b->set.batch.ops[op].outcome == STORE_PENDING)
