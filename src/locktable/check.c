@@ -271,6 +271,8 @@ check_places(const LrKey *key)
 	for (LrIndex s = key->places.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
 		CHECK(check_place(key, s));
+		if (!lr_kind(lt_wait_of(s)->terms.kind)->passing && !key->ordered)
+			return check_says("session %d has place of %.*s in wrong order", s, NAME(key));
 		lined += lt_wait_of(s)->place.line_at != 0;
 		placeless += lt_wait_of(s)->place.standing == STANDING_PLACELESS;
 	}
@@ -298,6 +300,8 @@ check_queue(const LrKey *key)
 		if (!kindset_has(key->queue.kinds, kind))
 			return check_says("session %d waits for %.*s as kind %d, which is not noted", s,
 							  NAME(key), kind);
+		if (lr_kind(kind)->placed && key->ordered)
+			return check_says("session %d queues for %.*s in wrong order", s, NAME(key));
 		in_front = in_front && !kindset_has(excluded, kind);
 		if (lt_wait_of(s)->in_front != in_front)
 			return check_says("session %d is %sin front of %.*s, and does not know", s,

@@ -83,9 +83,16 @@ queue_extend_front(LrQueue *queue)
 	LrIndex		next = queue->front_tail == LR_NONE ? queue->list.head :
 		lt_wait_of(queue->front_tail)->next;
 	LrIndex		before = queue->front_tail;
+	KindSet		joined = 0;
 
-	while (next != LR_NONE && !queue_front_has(queue, queue_excludes(queue, queue_kind(next))))
+	while (next != LR_NONE)
 	{
+		KindSet		excluded = queue_excludes(queue, queue_kind(next));
+
+		if ((joined & excluded) != 0 ||
+			(!kindset_has(joined, queue_kind(next)) && queue_front_has(queue, excluded)))
+			break;
+		kindset_add(&joined, queue_kind(next));
 		lt_wait_of(next)->in_front = true;
 		queue->front_tail = next;
 		next = lt_wait_of(next)->next;
@@ -441,7 +448,7 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 	bool		ordered = lr_store_can(store, STORE_HAS_ORDER);
 	LrIndex		next;
 
-	if (!lr_has_fallback() || key->ordered == ordered)
+	if (key->ordered == ordered)
 		return store;
 	key->ordered = ordered;
 	for (LrIndex session = ordered ? key->queue.list.head : key->places.list.head;
@@ -471,7 +478,7 @@ lt_wait_on(LrIndex session, bool first)
 	LrStanding	standing = w->place.standing;
 
 	w->woken_at = 0;
-	if (!lt_is_placed_by(w->terms.kind, current_store()))
+	if (!lr_kind(w->terms.kind)->placed || !(lr_kind(w->terms.kind)->passing || key->ordered))
 	{
 		w->state = WAIT_QUEUED;
 		lt_queue_insert(&key->queue, session, first ? LR_NONE : key->queue.list.head);
