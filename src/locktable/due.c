@@ -247,30 +247,32 @@ due_ends(LrIndex hold, int64 due)
 	return state == HOLD_HELD || state == HOLD_HANDED ? lt_deadline(hold) : due + GIVE_BACK_WITHIN;
 }
 
+static int
+due_compare(const void *a, const void *b)
+{
+	int64		ends_a = ((const DueFound *) a)->ends;
+	int64		ends_b = ((const DueFound *) b)->ends;
+
+	return (ends_a > ends_b) - (ends_a < ends_b);
+}
+
 /*
- * due_insert --- insert a hold among those found, in their order; returns how many there are
- *
- * If there are "max" already, the least urgent one goes.
+ * due_keep_urgent --- keep the most urgent of those found, at most max; returns how many
  */
 static int
-due_insert(DueFound *found, int n, int max, LrIndex hold, int64 ends)
+due_keep_urgent(DueFound *found, int n, int max)
 {
-	int			i;
-
-	if (n == max && found[n - 1].ends <= ends)
+	if (n <= max)
 		return n;
-	if (n == max)
-		n--;
-	for (i = n; i > 0 && found[i - 1].ends > ends; i--)
-		found[i] = found[i - 1];
-	found[i] = (DueFound) {hold, ends};
-	return n + 1;
+	qsort(found, n, sizeof(DueFound), due_compare);
+	return max;
 }
 
 /*
  * due_find --- find the most urgent of what seems due, at most max; returns how many
  *
- * If something is due, what is nearly due goes along with it.
+ * If something is due, what is nearly due goes along with it.  There is room for twice as
+ * many: so each sort decides about as many as are kept.
  */
 static int
 due_find(StoreId store, int64 now, DueFound *found, int max)
@@ -285,9 +287,11 @@ due_find(StoreId store, int64 now, DueFound *found, int max)
 		if (!due_is_due(i, store, due, now))
 			continue;
 		any = any || due <= now;
-		nfound = due_insert(found, nfound, max, i, due_ends(i, due));
+		if (nfound == 2 * max)
+			nfound = due_keep_urgent(found, nfound, max);
+		found[nfound++] = (DueFound) {i, due_ends(i, due)};
 	}
-	return any ? nfound : 0;
+	return any ? due_keep_urgent(found, nfound, max) : 0;
 }
 
 static void
@@ -318,7 +322,7 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 		due_postpone(store, now, again);
 		return 0;
 	}
-	found = palloc(sizeof(DueFound) * max);
+	found = palloc(sizeof(DueFound) * 2 * max);
 	nfound = due_find(store, now, found, max);
 	for (int i = 0; i < nfound; i++)
 		if (due_collect_one(found[i].hold, store, now, true, again, &items[n]))
