@@ -169,17 +169,38 @@ process_of_pid(int pid)
 	return proc == NULL ? LR_NONE : LrProcNumberOf(proc);
 }
 
+static bool
+is_news(const Search *search, const PGPROC *proc)
+{
+	return proc->waitLock != NULL && !search->covered[LrProcNumberOf(proc)];
+}
+
 /*
- * has_news --- may the process, or a parallel worker of it, wait for something that has not
+ * has_news --- does the process, or a parallel worker of it, wait for something that has not
  * been looked at?
  */
 static bool
 has_news(const Search *search, LrIndex process)
 {
-	const PGPROC *proc = GetPGProcByNumber(process);
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	PGPROC	   *leader = proc->lockGroupLeader;
+	bool		news = is_news(search, proc);
+	LWLock	   *lock;
+	dlist_iter	at;
 
-	return proc->lockGroupLeader != NULL ||
-		(proc->waitLock != NULL && !search->covered[process]);
+	if (news || leader == NULL)
+		return news;
+	lock = LockHashPartitionLockByProc(leader);
+	LWLockAcquire(lock, LW_SHARED);
+	if (proc->lockGroupLeader == leader)
+	{
+		dlist_foreach(at, &leader->lockGroupMembers)
+		{
+			news |= is_news(search, dlist_container(PGPROC, lockGroupLink, at.cur));
+		}
+	}
+	LWLockRelease(lock);
+	return news;
 }
 
 static void
@@ -237,9 +258,13 @@ static void
 tell_blockers(Search *search, const LockInstanceData *instances, const LockParty *party, int n,
 			  int self)
 {
-	search->covered[party[self].leader] = true;
+	LrIndex		process = instances[self].pid == instances[self].leaderPid ?
+		party[self].leader : process_of_pid(instances[self].pid);
+
+	if (process != LR_NONE)
+		search->covered[process] = true;
 	for (int i = 0; i < n; i++)
-		if (party[i].leader != LR_NONE &&
+		if (party[i].leader != LR_NONE && search->from[party[i].leader] == LR_NONE &&
 			instance_blocks(&instances[self], &instances[i],
 							party[i].place < party[self].place))
 			deadlock_found_edge(search, party[self].leader, party[i].leader);
