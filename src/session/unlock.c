@@ -299,7 +299,7 @@ unlock_report(UnlockList *list, const ReleaseTally *tally)
 				 errmsg("%d Redis locks were lost", tally->gone)));
 	else
 		unlock_report_losses(list);
-	if (tally->released > 0)
+	if (tally->released + tally->unanswered > 0)
 		track_warn_early_unlock();
 	if (tally->unanswered > 0)
 		ask_report_failure(WARNING, tally->failure);
