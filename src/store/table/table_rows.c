@@ -597,7 +597,7 @@ rows_execute(LockTables *tables, StoreOp *op)
 		return;
 	if ((kind->shared && !tables_have(tables, IN_SHARES)) ||
 		(kind->calls[STORE_VALUE].keys[0] != NULL && !tables_have(tables, IN_VALUES)))
-		tables_fail(tables);
+		return;
 	operation(tables, op);
 }
 

@@ -8,8 +8,9 @@
  * session gets the answer, whatever the outcome of the session's transaction.  Requests that
  * are submitted while a transaction runs share the next one, and its commit.
  *
- * If a transaction fails, the operation that it failed at is refused, and the others run again
- * in the next one.  So an operation that cannot be carried out does not affect the others.
+ * If a transaction fails, the operation that it failed at is refused.  Those before it run again
+ * in one transaction, and those behind it go on in the next one.  So an operation that cannot be
+ * carried out does not affect the others, and none is repeated for each failure of others.
  *
  * A process that connects to a database that does not exist ends with a fatal error.
  * The next worker then connects to no database.  It waits for the database to appear, and
@@ -124,9 +125,9 @@ refuse_job(TableJob *job, const TableTrouble *trouble)
 }
 
 static void
-refuse_jobs(int njobs, const TableTrouble *trouble)
+refuse_jobs(int from, int to, const TableTrouble *trouble)
 {
-	for (int i = 0; i < njobs; i++)
+	for (int i = from; i < to; i++)
 		if (!is_refused(&jobs[i]))
 			refuse_job(&jobs[i], trouble);
 }
@@ -181,10 +182,11 @@ commit_tables(void)
  * run_transaction --- carry out the operations that are not refused yet, in one transaction; false:
  * it has failed
  *
- * With no operations it does the sweep.
+ * An operation for which a table cannot be used is refused before it has written anything, so the
+ * transaction goes on.  With no operations it does the sweep.
  */
 static bool
-run_transaction(int njobs)
+run_transaction(int from, int to)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile bool done = false;
@@ -197,17 +199,23 @@ run_transaction(int njobs)
 		StartTransactionCommand();
 		PushActiveSnapshot(GetTransactionSnapshot());
 		tables_open(&tables);
-		for (int i = 0; i < njobs; i++)
+		for (int i = from; i < to; i++)
 		{
 			running = &jobs[i];
-			if (!is_refused(running))
-				rows_execute(&tables, running->op);
+			if (is_refused(running))
+				continue;
+			rows_execute(&tables, running->op);
+			if (tables.trouble.fault != TABLE_FAULT_NONE)
+			{
+				refuse_job(running, &tables.trouble);
+				tables.trouble.fault = TABLE_FAULT_NONE;
+			}
 		}
 		running = NULL;
-		if (njobs == 0)
+		if (from == to)
 			entries_sweep(&tables);
 		commit_tables();
-		for (int i = 0; i < njobs; i++)
+		for (int i = from; i < to; i++)
 			rows_committed(jobs[i].op);
 		done = true;
 	}
@@ -233,23 +241,30 @@ run_transaction(int njobs)
 /*
  * run_jobs --- carry out the operations together
  *
- * The operation that made the transaction fail is refused, and the others run again.  If the tables
- * are not as they should be, they are looked up once more: they may have been created again.
+ * The operation that made the transaction fail is refused.  Those before it are committed by
+ * themselves, so with many failures none of the others runs again for each.  If the tables are not
+ * as they should be, they are looked up once more: they may have been created again.
  */
 static void
-run_jobs(int njobs)
+run_jobs(int from, int to)
 {
 	bool		looked_up = false;
 
-	while (!run_transaction(njobs))
+	while (from < to && !run_transaction(from, to))
 	{
 		if (running != NULL)
+		{
+			int			failed = running - jobs;
+
 			refuse_job(running, &tables.trouble);
+			run_jobs(from, failed);
+			from = failed + 1;
+		}
 		else if (tables.trouble.fault == TABLE_WRONG_FORM && !looked_up)
 			looked_up = true;
 		else
 		{
-			refuse_jobs(njobs, &tables.trouble);
+			refuse_jobs(from, to, &tables.trouble);
 			return;
 		}
 	}
@@ -273,9 +288,9 @@ serve_requests(const TableTrouble *trouble)
 	if (njobs == 0)
 		return;
 	if (trouble == NULL)
-		run_jobs(njobs);
+		run_jobs(0, njobs);
 	else
-		refuse_jobs(njobs, trouble);
+		refuse_jobs(0, njobs, trouble);
 	for (int i = 0; i < njobs; i++)
 		if (i + 1 == njobs || jobs[i + 1].request != jobs[i].request)
 			request_answer(jobs[i].request);
@@ -434,7 +449,7 @@ worker_round(bool ending)
 	now = lr_now();
 	if (now >= next_sweep)
 	{
-		(void) run_transaction(0);
+		(void) run_transaction(0, 0);
 		next_sweep = now + SWEEP_INTERVAL;
 	}
 	timeout = ending ? (long) lr_ms_up(WORKER_END_POLL) : lr_ms_until(next_sweep, now);
