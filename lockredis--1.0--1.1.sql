@@ -61,9 +61,6 @@ ALTER TABLE redis_lock_counters ENABLE REPLICA TRIGGER lockredis_replicated_trun
 -- Locks of a table that several have together
 --
 
--- A page is pruned when it is nearly full: inserts must not stop long before.
-ALTER TABLE redis_lock_rows SET (fillfactor = 100);
-
 CREATE TABLE redis_lock_shares (
     key text COLLATE "C",
     kind text COLLATE "C",
@@ -74,6 +71,7 @@ CREATE TABLE redis_lock_shares (
     instance uuid,
     PRIMARY KEY (key, kind, owner)
 ) WITH (
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_cost_delay = 0,

@@ -22,17 +22,23 @@
 #include "lockredis.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "executor/executor.h"
+#include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "store/table/table_int.h"
+
+/* A page with less room for inserts than this is pruned (bytes). */
+#define ROOM_TO_PRUNE		512
 
 /*
  * is_key_index --- is the index unique, complete, and on exactly the first columns?
@@ -57,6 +63,8 @@ is_key_index(Relation index, int nkeys)
 bool
 keyed_begin(KeyedTable *table, Relation rel, int nkeys)
 {
+	Relation	index = NULL;
+
 	memset(table, 0, sizeof(KeyedTable));
 	table->rel = rel;
 	table->estate = CreateExecutorState();
@@ -66,19 +74,29 @@ keyed_begin(KeyedTable *table, Relation rel, int nkeys)
 	table->row = table_slot_create(rel, NULL);
 	table->changed = table_slot_create(rel, NULL);
 
+	for (int i = 0; i < table->indexes->ri_NumIndices && index == NULL; i++)
+		if (is_key_index(table->indexes->ri_IndexRelationDescs[i], nkeys))
+			index = table->indexes->ri_IndexRelationDescs[i];
+	if (index == NULL)
+	{
+		keyed_end(table);
+		return false;
+	}
+
 	InitDirtySnapshot(table->dirty);
 	table->nkeys = nkeys;
-	for (int i = 0; i < table->indexes->ri_NumIndices && table->index == NULL; i++)
-		if (is_key_index(table->indexes->ri_IndexRelationDescs[i], nkeys))
-			table->index = table->indexes->ri_IndexRelationDescs[i];
-	if (table->index == NULL)
-		keyed_end(table);
-	return table->index != NULL;
+	memcpy(table->collation, index->rd_indcollation, sizeof(Oid) * nkeys);
+	table->scan = LrIndexBeginScan(rel, index, &table->dirty, nkeys);
+	return true;
 }
 
 void
 keyed_end(KeyedTable *table)
 {
+	if (table->scan != NULL)
+		index_endscan(table->scan);
+	if (table->group_scan != NULL)
+		index_endscan(table->group_scan);
 	ExecDropSingleTupleTableSlot(table->row);
 	ExecDropSingleTupleTableSlot(table->changed);
 	ExecCloseIndices(table->indexes);
@@ -86,29 +104,24 @@ keyed_end(KeyedTable *table)
 }
 
 /*
- * begin_scan --- start a scan for the first "nkeys" columns of the key
+ * keyed_seek --- start a scan for the first "nkeys" columns of the key
  */
-static IndexScanDesc
-begin_scan(KeyedTable *table, const Datum *keys, int nkeys)
+static void
+keyed_seek(KeyedTable *table, IndexScanDesc scan, const Datum *keys, int nkeys)
 {
-	IndexScanDesc scan = LrIndexBeginScan(table->rel, table->index, &table->dirty, nkeys);
 	ScanKeyData scan_keys[KEYED_MAX_KEYS];
 
 	for (int i = 0; i < nkeys; i++)
 		ScanKeyEntryInitialize(&scan_keys[i], 0, i + 1, BTEqualStrategyNumber,
-							   InvalidOid, table->index->rd_indcollation[i], F_TEXTEQ, keys[i]);
+							   InvalidOid, table->collation[i], F_TEXTEQ, keys[i]);
 	index_rescan(scan, scan_keys, nkeys, NULL, 0);
-	return scan;
 }
 
 KeyedFound
 keyed_find(KeyedTable *table, const Datum *keys)
 {
-	IndexScanDesc scan = begin_scan(table, keys, table->nkeys);
-	bool		found = index_getnext_slot(scan, ForwardScanDirection, table->row);
-
-	index_endscan(scan);
-	if (!found)
+	keyed_seek(table, table->scan, keys, table->nkeys);
+	if (!index_getnext_slot(table->scan, ForwardScanDirection, table->row))
 		return KEYED_NOTHING;
 	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
 }
@@ -116,17 +129,68 @@ keyed_find(KeyedTable *table, const Datum *keys)
 void
 keyed_begin_group(KeyedTable *table, Datum key)
 {
-	table->group = begin_scan(table, &key, 1);
+	if (table->group_scan == NULL)
+		table->group_scan = LrIndexBeginScan(table->rel, table->scan->indexRelation,
+											 &table->dirty, 1);
+	keyed_seek(table, table->group_scan, &key, 1);
 }
 
 bool
 keyed_next_of_group(KeyedTable *table)
 {
-	while (index_getnext_slot(table->group, ForwardScanDirection, table->row))
+	while (index_getnext_slot(table->group_scan, ForwardScanDirection, table->row))
 		if (!TransactionIdIsValid(table->dirty.xmin))
 			return true;
-	index_endscan(table->group);
 	return false;
+}
+
+/*
+ * prune_page --- remove dead rows from a page, as any scan may
+ *
+ * From PostgreSQL 19 on that can leave a page of the visibility map pinned.
+ */
+static void
+prune_page(Relation rel, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(rel, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(rel, buffer);
+#endif
+}
+
+/*
+ * prune_target --- prune the page that inserts go to, if it is nearly full
+ *
+ * Rows are inserted and deleted all the time, and no scan returns to a page
+ * whose rows are all dead, so it would stay full until the next vacuum.
+ * PostgreSQL prunes only a page that is filled beyond its fill factor, where inserts
+ * stop.  So set the hint that an update sets when it finds no room on the page.
+ */
+static void
+prune_target(Relation rel)
+{
+	BlockNumber target = RelationGetTargetBlock(rel);
+	Size		reserve = RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR);
+	Buffer		buffer;
+	Page		page;
+
+	if (target == InvalidBlockNumber || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		return;
+	buffer = ReadBuffer(rel, target);
+	page = BufferGetPage(buffer);
+	if (PageGetHeapFreeSpace(page) < reserve + ROOM_TO_PRUNE)
+	{
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		PageSetFull(page);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		prune_page(rel, buffer);
+	}
+	ReleaseBuffer(buffer);
 }
 
 /*
@@ -149,6 +213,12 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 				 errmsg("a row of the key is being inserted")));
 }
 
+/*
+ * keyed_insert --- insert a row and its index entries
+ *
+ * The page is pruned first, once our own pins on it have been released: pruning needs a page
+ * without any other pin.
+ */
 void
 keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 {
@@ -159,6 +229,13 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 	memcpy(slot->tts_values, values, sizeof(Datum) * natts);
 	memcpy(slot->tts_isnull, nulls, sizeof(bool) * natts);
 	ExecStoreVirtualTuple(slot);
+
+	ExecClearTuple(table->row);
+	table_index_fetch_reset(table->scan->xs_heapfetch);
+	if (table->group_scan != NULL)
+		table_index_fetch_reset(table->group_scan->xs_heapfetch);
+	prune_target(table->rel);
+
 	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, false);
 	CommandCounterIncrement();

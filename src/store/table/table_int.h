@@ -231,9 +231,10 @@ typedef struct KeyedTable
 	ResultRelInfo *indexes;
 	EState	   *estate;
 	int			nkeys;
-	Relation	index;			/* of the key */
-	IndexScanDesc group;		/* by the first column only */
-	SnapshotData dirty;			/* of all scans */
+	IndexScanDesc scan;			/* of the key's index, by the whole key */
+	IndexScanDesc group_scan;	/* by its first column only; NULL: not used yet */
+	SnapshotData dirty;			/* of both scans */
+	Oid			collation[KEYED_MAX_KEYS];
 	TupleTableSlot *row;		/* the row that was found last */
 	TupleTableSlot *changed;	/* the row to write */
 } KeyedTable;
@@ -256,8 +257,8 @@ extern void keyed_end(KeyedTable *table);
 extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
- * Find all rows with this value in the first column, one after the other, to the last one.  Rows
- * that open transactions have inserted are skipped.  The caller may delete the row found last.
+ * Find all rows with this value in the first column, one after the other.  Rows that open
+ * transactions have inserted are skipped.  The caller may delete the row found last.
  */
 extern void keyed_begin_group(KeyedTable *table, Datum key);
 extern bool keyed_next_of_group(KeyedTable *table);
