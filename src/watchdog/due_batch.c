@@ -272,7 +272,7 @@ farewell_answered(void)
 	DueBatch   *b = &farewell.batch;
 
 	for (int i = 0; i < farewell.nsent; i++)
-		if (b->ops[i].outcome != STORE_OK)
+		if (b->items[i].action != DUE_NOTHING && b->ops[i].outcome != STORE_OK)
 			farewell_drop(&b->items[i]);
 	b->nitems -= farewell.nsent;
 	memmove(b->items, &b->items[farewell.nsent], sizeof(DueItem) * b->nitems);
@@ -283,7 +283,8 @@ farewell_answered(void)
 /*
  * farewell_begin --- see watchdog.h
  *
- * What was still to be released at an even earlier place is dropped.
+ * What was still to be released at an even earlier place is dropped.  The operations of a
+ * batch that is under way still read the names in its items, so these stay until it ends.
  */
 void
 farewell_begin(DueBatch *b, bool under_way)
@@ -295,7 +296,9 @@ farewell_begin(DueBatch *b, bool under_way)
 	farewell_end();
 	*b = farewell.batch;
 	farewell.batch = old;
-	farewell.batch.nitems = 0;
+	farewell.nsent = farewell.batch.nitems = under_way ? old.nitems : 0;
+	for (int i = 0; i < farewell.nsent; i++)
+		farewell.batch.items[i].action = DUE_NOTHING;
 	old.store->stay(old.handle);
 	farewell.active = true;
 	farewell.under_way = under_way;
