@@ -562,7 +562,7 @@ compare_replicas(const void *a, const void *b)
 static void
 map_show_replicas(const ClusterClaims *a)
 {
-	const Claim *replica[CLUSTER_NODES_MAX];
+	const Claim *replica[CLUSTER_NODES_MAX] = {0};
 	int			n = 0;
 
 	for (int i = 0; i < a->n; i++)
