@@ -322,7 +322,7 @@ extern bool session_token_lock(const LrName *name, AcquireRequest *request,
 
 /*
  * Acquire the lock, also if this session holds it already.  False: busy.  *got, unless
- * "got" is NULL, is valid until the next call of this or any function below.
+ * "got" is NULL, is valid as long as the session holds the lock.
  */
 extern bool session_lock(const LrName *name, const AcquireRequest *request,
 						 HeldEntry **got);

@@ -407,7 +407,7 @@ unreturned_forget_some(const char *name, int len, KindId kind, int64 amount)
  *									store: answers that it has, or counts now
  *
  * What is to be counted at the commit of the transaction has one record for each name
- * from the first call on, and entries on the transaction's stack (track.c): a
+ * from the first call on, and entries in the transaction's list (track.c): a
  * subtransaction that aborts subtracts its own.  The requests are sent with the releases of
  * the transaction's locks (release.c): its changes are visible then.
  * ----------

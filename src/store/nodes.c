@@ -7,10 +7,12 @@
  *
  * One table in shared memory.  What is looked at before every request is in atomics; texts,
  * addresses and run ids are under the first LWLock of the tranche "lockredis".  Nothing here
- * does I/O but a warning, and nothing is called while the lock is held.
+ * does I/O but a warning, and the look-up of a name in the resolver's process; nothing is
+ * called while the lock is held.
  *
- * Only the watchdog writes, except that any process may mark a node as silent, report an
- * error or a doubt, want a new map or an address, and say what it has connected to.
+ * Only the watchdog writes, and the table worker its own row, except that any process may mark
+ * a node as silent, report an error or a doubt, want a new map or an address, and say what it
+ * has connected to.
  *
  * Everything is of the place (lr_place) that the watchdog has read from the settings.  That
  * is 0 while it changes, so nobody takes an address of one place for one of another.
@@ -38,9 +40,6 @@
 
 /* Least interval between errors that sessions report. */
 #define REPORT_INTERVAL		(100 * LR_US_PER_MS)
-
-/* The usual round trip is the shortest one, but rises by this part of a longer one. */
-#define ROUND_TRIP_PART		8
 
 #define REASON_MAX			256
 
@@ -85,7 +84,7 @@ typedef struct HostEntry
 	char		host[LR_HOST_MAX];	/* empty: a free entry */
 	int			port;
 	pg_atomic_uint32 wanted;	/* WANT_xxx: why addresses are wanted */
-	int64		wanted_at;		/* when that began last */
+	int64		wanted_at;		/* when a process wanted them last */
 	NodeId		node;			/* node of the last request */
 	int			failures;
 	int64		concluded_at;
@@ -276,8 +275,8 @@ node_get_status(NodeId node, NodeStatus *out)
 	LWLockAcquire(node_lock, LW_SHARED);
 	used = nodes->entry[node].used;
 	*out = nodes->entry[node].status;
-	LWLockRelease(node_lock);
 	out->state = (NodeState) pg_atomic_read_u32(&nodes->entry[node].state);
+	LWLockRelease(node_lock);
 	return used;
 }
 
@@ -341,8 +340,9 @@ node_set_round_trip(NodeId node, int64 us)
 	NodeEntry  *e = &nodes->entry[node];
 	int64		usual = node_usual_round_trip(node);
 
+	/* Several slow ones in a row, and not one alone, make the node one that is far away. */
 	if (usual != 0)
-		usual = Min(us, usual + (us - usual) / ROUND_TRIP_PART);
+		usual = Min(us, 2 * usual);
 	pg_atomic_write_u64(&e->usual_round_trip, (uint64) (usual != 0 ? usual : us));
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	e->status.round_trip_us = us;
@@ -410,8 +410,8 @@ node_set_replica(int number, const char *address, NodeState state)
 	e->used = true;
 	clear_status(NODE_REPLICA + number);
 	strlcpy(e->status.address, address, sizeof(e->status.address));
-	LWLockRelease(node_lock);
 	pg_atomic_write_u32(&e->state, state);
+	LWLockRelease(node_lock);
 }
 
 /*

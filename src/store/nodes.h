@@ -93,9 +93,6 @@ extern void node_shmem_init(void);
 /* Number of locks of the tranche "lockredis" that are used here, the first ones. */
 #define NODE_LWLOCKS		1
 
-/* The lock that protects the texts here. */
-extern LWLock *node_lwlock(void);
-
 /*
  * The watchdog: a start, or other settings.  With another lr_place, nothing is known.
  * "follows": others name the master, or the nodes of a cluster; "nmasters": how many
@@ -291,7 +288,7 @@ extern bool slot_is_split(const char *name, int len);
  *
  * A table in shared memory, by host name and port.  A process that connects looks up
  * addresses here, and requests those that are missing; the watchdog has the names
- * resolved (resolver.c) and enters the answers.  No function here waits.
+ * resolved (resolver.c) and enters the answers.  Only addresses_look_up() waits.
  * ----------
  */
 

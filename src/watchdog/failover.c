@@ -50,7 +50,6 @@ failover_start(void)
 
 	memset(&failover, 0, sizeof(Failover));
 	failover.returns = node_returns();
-	failover.news = topology_news();
 	failover.id = lr_store_with(STORE_HAS_PLACE);
 	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
 		return;

@@ -254,8 +254,10 @@ reload_settings(void)
 		return;
 	}
 	node_set_silent(lr_store(store)->node, false);
-	resolver_restart(lr_store(store)->node);
 	failover_start();
+
+	/* From here on no session wants an address of the former place any more. */
+	resolver_restart(lr_store(store)->node);
 	if (place != lr_place)
 		fallback_new_place(store);
 	renewals_reconnect(store, place != lr_place);

@@ -348,10 +348,14 @@ redis_replicas_read(const char *info)
 		char		port[16];
 		char		state[16];
 		char		address[LR_HOST_MAX + 20];
+		char		replica[512];
+		size_t		len = Min(strcspn(line, "\n"), sizeof(replica) - 1);
 
-		/* sscanf() looks for the end of the text first. */
+		/* sscanf() looks for the end of its text first, so it gets this line alone. */
+		memcpy(replica, line, len);
+		replica[len] = '\0';
 		if (strncmp(line, "slave", 5) == 0 &&
-			sscanf(line, "slave%*[0-9]:ip=%255[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
+			sscanf(replica, "slave%*[0-9]:ip=%255[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
 				   host, port, state) == 3)
 		{
 			snprintf(address, sizeof(address),

@@ -95,7 +95,7 @@ __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
 			errno = EISCONN;
 			break;
 		case NET_CLOSED:
-			errno = net_error(fd) != 0 ? net_error(fd) : ECONNABORTED;
+			errno = net_error(fd) != 0 ? net_error(fd) : EISCONN;
 			break;
 	}
 	return -1;
