@@ -86,13 +86,14 @@ COMMENT ON COLUMN redis_lock_shares.kind IS 'kind of lock: read or permit';
 COMMENT ON COLUMN redis_lock_shares.owner IS 'holder: instance uuid and number as in redis_locks.owner, or permit: and a digest of the id of a permit that belongs to no session';
 COMMENT ON COLUMN redis_lock_shares.lease IS 'lease from which expires_at was computed';
 COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
-COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease on the wall clock';
+COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease, on a clock that does not jump and showed the time of day when the server started; on the wall clock if instance is null';
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON TABLE redis_lock_rows IS
 'table mode: a row for each lock that is held; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold, which may have passed on with later ones since; null: none was asked for';
 COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token that was taken last';
 COMMENT ON COLUMN redis_lock_rows.owner IS 'holder: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
+COMMENT ON COLUMN redis_lock_rows.expires_at IS 'end of the lease, on a clock that does not jump and showed the time of day when the server started; on the wall clock if instance is null';
 COMMENT ON COLUMN redis_lock_rows.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON COLUMN redis_lock_rows.comment IS 'not used';
 COMMENT ON COLUMN redis_lock_rows.hold_count IS '1, or the number of readers';

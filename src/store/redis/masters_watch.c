@@ -225,7 +225,12 @@ probe_judge(Probe *p)
 	else if (c->state != CONN_READY)
 		probe_failed(p, &c->failure.error);
 	else
+	{
+		/* It may have been started again meanwhile: then it has to be given the locks. */
+		if (p->node.reconnected)
+			probe_set_state(p, NODE_CONNECTING);
 		probe_is_up(p);
+	}
 }
 
 /*
