@@ -269,15 +269,14 @@ due_keep_urgent(DueFound *found, int n, int max)
 }
 
 /*
- * due_find --- find the most urgent of what seems due, at most max; returns how many
+ * due_find --- find the most urgent of what is due, or nearly due, at most max; returns how
+ * many
  *
- * If something is due, what is nearly due goes along with it.  There is room for twice as
- * many: so each sort decides about as many as are kept.
+ * There is room for twice as many: so each sort decides about as many as are kept.
  */
 static int
 due_find(StoreId store, int64 now, DueFound *found, int max)
 {
-	bool		any = false;
 	int			nfound = 0;
 
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
@@ -286,12 +285,11 @@ due_find(StoreId store, int64 now, DueFound *found, int max)
 
 		if (!due_is_due(i, store, due, now))
 			continue;
-		any = any || due <= now;
 		if (nfound == 2 * max)
 			nfound = due_keep_urgent(found, nfound, max);
 		found[nfound++] = (DueFound) {i, due_ends(i, due)};
 	}
-	return any ? due_keep_urgent(found, nfound, max) : 0;
+	return due_keep_urgent(found, nfound, max);
 }
 
 static void
@@ -307,7 +305,8 @@ due_postpone(StoreId store, int64 now, int64 again)
 /*
  * lt_collect_due --- see watch.h
  *
- * What a batch cannot take stays due, for the next one.
+ * If something is due, what is nearly due goes along with it.  What a batch cannot take
+ * stays due, for the next one.  Mostly nothing is due: then nothing is allocated.
  */
 int
 lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
@@ -317,6 +316,8 @@ lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	int			nfound;
 	int			n = 0;
 
+	if (lt_next_due(store) > now)
+		return 0;
 	if (!connected)
 	{
 		due_postpone(store, now, again);
