@@ -144,6 +144,24 @@ system_place(const char *variable, const char *otherwise)
 }
 
 /*
+ * stamp_add_list --- the same of several directories, with ":" between them
+ */
+static uint64
+stamp_add_list(uint64 stamp, const char *list)
+{
+	while (*list != '\0')
+	{
+		size_t		len = strcspn(list, ":");
+		char		path[MAXPGPATH];
+
+		strlcpy(path, list, Min(len + 1, sizeof(path)));
+		stamp = stamp_add(stamp, path);
+		list += list[len] != '\0' ? len + 1 : len;
+	}
+	return stamp;
+}
+
+/*
  * files_stamp --- the stamp of all files that are read for a context
  *
  * In a directory of trusted certificates OpenSSL looks whenever it needs another one; what it has
@@ -160,8 +178,8 @@ files_stamp(void)
 	{
 		stamp = stamp_add(stamp, system_place(X509_get_default_cert_file_env(),
 											  X509_get_default_cert_file()));
-		stamp = stamp_add(stamp, system_place(X509_get_default_cert_dir_env(),
-											  X509_get_default_cert_dir()));
+		stamp = stamp_add_list(stamp, system_place(X509_get_default_cert_dir_env(),
+												   X509_get_default_cert_dir()));
 	}
 	stamp = stamp_add(stamp, is_set(&cert_file) ? lr_tls_cert_file : "");
 	return stamp_add(stamp, is_set(&key_file) ? lr_tls_key_file : "");
