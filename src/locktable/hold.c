@@ -267,21 +267,21 @@ lt_begin_release(LrIndex hold, HoldView *view)
 }
 
 /*
- * lt_is_had --- see locktable.h
+ * lt_is_held --- see locktable.h
  *
  * A session notes that it releases a lock before it sends that.
  */
 bool
-lt_is_had(const StoreOp *op)
+lt_is_held(const StoreOp *op)
 {
 	LWLock	   *lock = lt_lock_owned(op->hold, op->owner);
-	bool		had;
+	bool		held;
 
 	if (lock == NULL)
 		return false;
-	had = lt_holds[op->hold].state == HOLD_HELD || lt_holds[op->hold].state == HOLD_HANDED;
+	held = lt_holds[op->hold].state == HOLD_HELD || lt_holds[op->hold].state == HOLD_HANDED;
 	LWLockRelease(lock);
-	return had;
+	return held;
 }
 
 /*

@@ -376,8 +376,8 @@ extern int64 lt_commits_until(LrIndex hold);
 /* The store in which a session of this server holds the key, or that of new locks. */
 extern StoreId lt_store_of_key(const LrName *name);
 
-/* For StoreOp.is_had. */
-extern bool lt_is_had(const StoreOp *op);
+/* For StoreOp.is_held. */
+extern bool lt_is_held(const StoreOp *op);
 
 /* Copy a hold; if its deadline has passed, it is marked lost first. */
 extern void lt_look(LrIndex hold, HoldView *view);

@@ -294,7 +294,7 @@ ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 	op->moves = view->moves;
 	op->owner = view->owner;
 	memcpy(op->id, view->id, STORE_ID_LEN);
-	op->is_had = lt_is_had;
+	op->is_held = lt_is_held;
 }
 
 /* ----------

@@ -154,7 +154,7 @@ typedef struct StoreOp
 	 * Renew: is the lock not released by now?  A node of several that lacked it may have
 	 * got it again behind the release.
 	 */
-	bool		(*is_had) (const struct StoreOp *op);
+	bool		(*is_held) (const struct StoreOp *op);
 
 	/* Arguments.  What pointers refer to stays valid until there is an outcome. */
 	const char *name;			/* full key name, UTF-8; not NUL-terminated */

@@ -88,7 +88,7 @@ due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
 	op->name_len = item->name_len;
 	op->moves = item->moves;
 	op->hold = item->hold;
-	op->is_had = lt_is_had;
+	op->is_held = lt_is_held;
 	op->owner = item->owner;
 	memcpy(op->id, item->id, STORE_ID_LEN);
 	op->amount = item->amount;

@@ -419,7 +419,7 @@ quorum_repair(QuorumLink *l, int which)
 	int			create;
 
 	if (renewal->outcome != STORE_GONE || renewal->answer.holder[0] != '\0' ||
-		renewal->lease_ms <= 0 || !renewal->is_had(renewal))
+		renewal->lease_ms <= 0 || !renewal->is_held(renewal))
 		return;
 	create = link_put(l, renewal, STORE_CREATE);
 	if (create < 0)
@@ -461,7 +461,7 @@ quorum_check_repair(QuorumLink *l, int which)
 	if (repair->outcome != STORE_OK)
 		return;
 	lr_count(STAT_REPAIRS);
-	if (!repair->is_had(repair))
+	if (!repair->is_held(repair))
 		link_ask(l, link_put(l, repair, STORE_RELEASE) >= 0, lr_now() + lr_call_budget());
 }
 

@@ -88,7 +88,7 @@ is_left(LrIndex hold)
  * release that was sent, for as long as others wait for its answer.
  */
 static bool
-is_had(LrIndex hold)
+is_held(LrIndex hold)
 {
 	HoldState	state = lt_holds[hold].state;
 
@@ -102,7 +102,7 @@ is_any(const LrWait *w, bool left)
 {
 	for (LrIndex i = lt_keys[w->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lr_kinds_conflict(w->terms.kind, lt_holds[i].kind) &&
-			(left ? is_left(i) : is_had(i)))
+			(left ? is_left(i) : is_held(i)))
 			return true;
 	return false;
 }
