@@ -7,7 +7,7 @@
 # - what is at the old place is given back there, and nothing else
 # - so it is when a lock is released at that moment
 # - a count that may have been made at the old place, which does not answer, is made
-#   nowhere else, and the log says so, also if the watchdog ends
+#   nowhere else, and the log says so, also if the watchdog ends; one under way is made once
 # - the same Redis under another name: nothing is lost, nothing is given back
 # - a statement that has begun before is told; a reload of something else disturbs nobody
 # Proves G27.
@@ -149,6 +149,26 @@ poll_until('the count to be left to the old place', sub { $node->count_locks == 
 $node->replace_watchdog;
 poll_until('that to be logged', sub { $node->logged(qr/gave up counting 1 for the latch "end"/) });
 $old->thaw;
+
+# A batch of counts is under way there, and is sent again since the script is not known any more;
+# meanwhile the same counts are left to the old place, in another order.
+go_to($proxy->url);
+my @counts = map { "count $_" } 'a' .. 'c';
+$one->query("SELECT redis_latch_init('$_', 50)") foreach @counts;
+my $held = $proxy->rule(match => 'count ', action => 'hold', times => 0);
+foreach my $count ([ $three, 'b' ], [ $two, 'a' ], [ $one, 'c' ])
+{
+	$count->[0]->query("BEGIN; SELECT redis_latch_xact_count_down('count $count->[1]'); COMMIT");
+}
+my $before = $proxy->acted($held);
+$proxy->reset_all;
+$proxy->wait_for_rule($held, $before + 1);
+$old->cmd('SCRIPT', 'FLUSH');
+go_to($new->url);
+poll_until('the counts to be left to the old place', sub { $node->count_locks == 0 });
+$proxy->let_go;
+poll_until('all to be counted', sub { !grep { $old->cmd('GET', $_) == 50 } @counts });
+is_deeply([ map { $old->cmd('GET', $_) } @counts ], [ 49, 49, 49 ], 'each count counts once');
 
 #
 # A session reads its settings between statements only.  So in the middle of one it is told instead
