@@ -78,21 +78,20 @@ answer_note_repair(const DueItem *item)
  * lease (due_fill_item), and the deadline stays.
  */
 static bool
-answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
-					WakeList *wakes)
+answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	lt_note_answer(h, moves);
 	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
-		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
 		return false;
 	}
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewal.n++;
 	lt_watch_from(h, lr_now(), watch_ms);
-	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
+	lt_set_due_in_own(hold, lt_deadline(hold));
 	return true;
 }
 
@@ -100,16 +99,16 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms,
  * answer_set_due_again --- make the hold due in that store at "at"
  */
 static void
-answer_set_due_again(LrIndex hold, StoreId store, int64 at, WakeList *wakes)
+answer_set_due_again(LrIndex hold, StoreId store, int64 at)
 {
 	const LrHold *h = &lt_holds[hold];
 
 	if (h->state == HOLD_HELD)
 		lt_set_due(hold, store,
-				   h->claim.store == store ? lr_earlier(at, lt_deadline(hold)) : at, wakes);
+				   h->claim.store == store ? lr_earlier(at, lt_deadline(hold)) : at);
 	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 			 (h->traces & STORE_BIT(store)) != 0)
-		lt_set_due(hold, store, at, wakes);
+		lt_set_due(hold, store, at);
 }
 
 /*
@@ -134,30 +133,29 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 {
 	LrIndex		hold = item->hold;
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, item->owner);
-	WakeList	wakes = WAKE_NOBODY;
-	bool		same = lock != NULL && lt_moves(h) == item->moves;
-	bool		longer = same &&
-		(h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
+	bool		same;
+	bool		longer;
 	bool		counts = false;
 
-	if (lock != NULL)
-		answer_accepted(h);
+	if (!lt_lock_owned(hold, item->owner))
+		return false;
+	same = lt_moves(h) == item->moves;
+	longer = same && (h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
+	answer_accepted(h);
 	if (same && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		answer_note_repair(item);
 	if (longer && answer_lacks_replicas(item, deadline))
-		answer_set_due_again(hold, h->claim.store, lr_now(), &wakes);
+		answer_set_due_again(hold, h->claim.store, lr_now());
 	else if (same && h->state == HOLD_HANDED)
 	{
 		lt_note_answer(h, item->moves);
 		counts = answer_raise_deadline(hold, deadline);
 	}
 	else if (same && h->state == HOLD_HELD)
-		counts = answer_note_renewal(hold, item->moves, deadline, watch_ms, &wakes);
-	else if (lock != NULL && h->state == HOLD_LOST)
-		lt_lost_is_there(hold, &wakes);
-	if (lock != NULL)
-		lt_unlock(lock, &wakes);
+		counts = answer_note_renewal(hold, item->moves, deadline, watch_ms);
+	else if (h->state == HOLD_LOST)
+		lt_lost_is_there(hold);
+	lt_unlock();
 	return counts;
 }
 
@@ -167,13 +165,10 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 void
 lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
 {
-	LWLock	   *lock = lt_lock_owned(hold, owner);
-	WakeList	wakes = WAKE_NOBODY;
-
-	if (lock == NULL)
+	if (!lt_lock_owned(hold, owner))
 		return;
-	answer_set_due_again(hold, store, at, &wakes);
-	lt_unlock(lock, &wakes);
+	answer_set_due_again(hold, store, at);
+	lt_unlock();
 }
 
 /*
@@ -186,24 +181,22 @@ void
 lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_owned(hold, owner);
-	WakeList	wakes = WAKE_NOBODY;
 
-	if (lock == NULL)
+	if (!lt_lock_owned(hold, owner))
 		return;
 	lt_set_not_after(h, store, 0);
 	lt_note_place(h, store);
 	lt_forget_trace(h, store);
 	if (h->state == HOLD_HELD)
-		lt_set_due_of_held(hold, &wakes);
+		lt_set_due_of_held(hold);
 	else if (h->state == HOLD_ORPHAN && h->traces == 0)
-		lt_free_and_nudge(hold, &wakes);
+		lt_free_and_nudge(hold);
 	else if (h->state == HOLD_LOST && h->traces == 0)
 	{
 		lt_nothing_due(hold);
-		lt_nudge_after(lt_key_of(hold), h->kind, &wakes);
+		lt_nudge_after(lt_key_of(hold), h->kind);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /*
@@ -218,29 +211,25 @@ void
 lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 {
 	LrHold	   *h = &lt_holds[item->hold];
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
-	if (lock == NULL)
+	if (!lt_lock_owned(item->hold, item->owner))
 		return;
 	if (item->not_after != NOT_AFTER_UNKNOWN)
 		not_after = Min(h->not_after, not_after);
 	lt_set_not_after(h, store, not_after);
 	if (store == h->claim.store && lr_store_can(store, STORE_HAS_PLACE))
 		h->claim.topology = (uint32) item->moves;
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 void
 lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
 {
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
-	WakeList	wakes = WAKE_NOBODY;
-
-	if (lock == NULL)
+	if (!lt_lock_owned(item->hold, item->owner))
 		return;
 	lt_holds[item->hold].nodes = nodes;
-	answer_set_due_again(item->hold, store, at, &wakes);
-	lt_unlock(lock, &wakes);
+	answer_set_due_again(item->hold, store, at);
+	lt_unlock();
 }
 
 /* ----------
@@ -252,27 +241,25 @@ lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
  * answer_lock_moving --- note until when the create of a move may run in that store,
  * whatever has become of the hold
  *
- * Returns the partition lock, acquired; or NULL if the owner is gone, or has no trace
- * in the store any more.
+ * The partition is locked then.  False: the owner is gone, or has no trace in the store any
+ * more.
  */
-static LWLock *
-answer_lock_moving(const DueItem *item, StoreId store, int64 not_after,
-				   WakeList *wakes)
+static bool
+answer_lock_moving(const DueItem *item, StoreId store, int64 not_after)
 {
 	LrHold	   *h = &lt_holds[item->hold];
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
-	if (lock == NULL)
-		return NULL;
+	if (!lt_lock_owned(item->hold, item->owner))
+		return false;
 	if ((h->traces & STORE_BIT(store)) == 0)
 	{
-		LWLockRelease(lock);
-		return NULL;
+		lt_unlock();
+		return false;
 	}
 	lt_set_not_after(h, store, not_after);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
-		lt_set_due(item->hold, store, lr_now(), wakes);
-	return lock;
+		lt_set_due(item->hold, store, lr_now());
+	return true;
 }
 
 /*
@@ -297,7 +284,7 @@ answer_may_move(const DueItem *item)
  * stays as it is.
  */
 static void
-answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *wakes)
+answer_move_hold(const DueItem *item, StoreId store, int64 deadline)
 {
 	LrIndex		hold = item->hold;
 	LrHold	   *h = &lt_holds[hold];
@@ -305,13 +292,13 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 
 	if (deadline < lt_deadline(hold) || answer_lacks_replicas(item, deadline))
 	{
-		answer_set_due_again(hold, store, lr_now(), wakes);
+		answer_set_due_again(hold, store, lr_now());
 		return;
 	}
 	if (!answer_raise_deadline(hold, renewed ? deadline : 0))
 	{
 		if (h->state == HOLD_HELD)
-			lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
+			lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
 		return;
 	}
 	h->claim.store = store;
@@ -319,7 +306,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 	h->as.held.here_from = lt_here_since(store, lr_now());
 	lr_count(STAT_MOVES);
 	if (h->state == HOLD_HELD)
-		lt_set_due_of_held(hold, wakes);
+		lt_set_due_of_held(hold);
 }
 
 /*
@@ -332,15 +319,12 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline, WakeList *w
 void
 lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 {
-	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
-
-	if (lock == NULL)
+	if (!answer_lock_moving(item, store, not_after))
 		return;
 	answer_accepted(&lt_holds[item->hold]);
 	if (answer_may_move(item))
-		answer_move_hold(item, store, deadline, &wakes);
-	lt_unlock(lock, &wakes);
+		answer_move_hold(item, store, deadline);
+	lt_unlock();
 }
 
 /*
@@ -349,13 +333,10 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 void
 lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
 {
-	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
-
-	if (lock == NULL)
+	if (!answer_lock_moving(item, store, not_after))
 		return;
-	answer_set_due_again(item->hold, store, at, &wakes);
-	lt_unlock(lock, &wakes);
+	answer_set_due_again(item->hold, store, at);
+	lt_unlock();
 }
 
 /*
@@ -365,14 +346,11 @@ void
 lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
 				int64 not_after)
 {
-	WakeList	wakes = WAKE_NOBODY;
-	LWLock	   *lock = answer_lock_moving(item, store, not_after, &wakes);
-
-	if (lock == NULL)
+	if (!answer_lock_moving(item, store, not_after))
 		return;
 	if (answer_may_move(item))
-		lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by);
+	lt_unlock();
 }
 
 /* ----------
@@ -445,10 +423,9 @@ lt_refused(const DueItem *item, bool alone)
 {
 	LrHold	   *h = &lt_holds[item->hold];
 	int64		now = lr_now();
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 	Refusal		result = {.again = now + AGAIN_FIRST};
 
-	if (lock != NULL)
+	if (lt_lock_owned(item->hold, item->owner))
 	{
 		result.first = h->renewal.refusals == 0;
 		result.again = now + refused_pause(h->renewal.refusals);
@@ -459,7 +436,7 @@ lt_refused(const DueItem *item, bool alone)
 			refused_held(item->hold, now, &result);
 		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
 			refused_left(item->hold, now, &result);
-		LWLockRelease(lock);
+		lt_unlock();
 	}
 	result.again += AGAIN_STEP - result.again % AGAIN_STEP;
 	return result;

@@ -41,7 +41,7 @@ due_is_to_repair(const LrHold *h)
  * masters may not have it.
  */
 static DueAction
-due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
+due_decide_here(LrIndex hold, bool connected, int64 again)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
@@ -49,11 +49,11 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
 		h->as.held.watch_at != 0 || due_is_to_repair(h);
 
 	if (!asked)
-		lt_set_due(hold, h->claim.store, lt_due_of_held(h, deadline), wakes);
+		lt_set_due(hold, h->claim.store, lt_due_of_held(h, deadline));
 	else if (connected)
-		lt_set_due(hold, h->claim.store, deadline, wakes);
+		lt_set_due(hold, h->claim.store, deadline);
 	else
-		lt_set_due(hold, h->claim.store, Min(again, deadline), wakes);
+		lt_set_due(hold, h->claim.store, Min(again, deadline));
 	return asked && connected ? DUE_RENEW : DUE_NOTHING;
 }
 
@@ -64,14 +64,13 @@ due_decide_here(LrIndex hold, bool connected, int64 again, WakeList *wakes)
  * is released here whatever becomes of the hold, of the reply and of this process.
  */
 static DueAction
-due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
-					 WakeList *wakes)
+due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	if (!lt_is_wanted_in(h, store) && !lt_is_left_in(h, store))
 		return DUE_NOTHING;
-	lt_set_due(hold, store, again, wakes);
+	lt_set_due(hold, store, again);
 	if (!connected)
 		return DUE_NOTHING;
 	if (!lt_is_wanted_in(h, store))
@@ -89,23 +88,22 @@ due_decide_elsewhere(LrIndex hold, StoreId store, bool connected, int64 again,
  * but does not know that the hold was made due at once before.
  */
 static DueAction
-due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
-		   WakeList *wakes)
+due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	if (h->state == HOLD_HELD && lt_deadline(hold) <= now)
-		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
 
 	if (h->state == HOLD_HELD && h->claim.store != store)
-		return due_decide_elsewhere(hold, store, connected, again, wakes);
+		return due_decide_elsewhere(hold, store, connected, again);
 	if (h->state == HOLD_HELD ||
 		(h->state == HOLD_HANDED && h->claim.store == store && lt_deadline(hold) > now))
-		return due_decide_here(hold, connected, again, wakes);
+		return due_decide_here(hold, connected, again);
 	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
 		(h->traces & STORE_BIT(store)) != 0)
 	{
-		lt_set_due(hold, store, again, wakes);
+		lt_set_due(hold, store, again);
 		if (!connected)
 			return DUE_NOTHING;
 		if (h->state == HOLD_ORPHAN)
@@ -202,26 +200,18 @@ static bool
 due_collect_one(LrIndex hold, StoreId store, int64 now, bool connected, int64 again,
 				DueItem *item)
 {
-	LWLock	   *lock = lt_lock_slot(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
 	item->action = DUE_NOTHING;
-	if (lock == NULL)
+	if (!lt_lock_slot(hold))
 		return false;
 	if (due_is_due(hold, store, lt_read_due(hold, store), now))
 	{
 		int64		not_after = lt_pending_create(&lt_holds[hold], store);
 
 		lt_take_due(hold, store);
-		item->action = due_decide(hold, store, now, connected, again, &wakes);
+		item->action = due_decide(hold, store, now, connected, again);
 		due_fill_item(hold, store, now, not_after, item);
 	}
-	lt_check_change(lock);
-	LWLockRelease(lock);
-
-	/* Nobody needs to be woken: the caller is the watchdog, which is awake. */
-	wakes.watchdog = false;
-	lt_wake(&wakes);
+	lt_unlock();
 	return item->action != DUE_NOTHING;
 }
 
@@ -340,13 +330,12 @@ lt_renewal_lag(StoreId store)
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		const LrHold *h = &lt_holds[i];
-		LWLock	   *lock = lt_lock_slot(i);
 
-		if (lock == NULL)
+		if (!lt_lock_slot(i))
 			continue;
 		if (h->state == HOLD_HELD && h->claim.store == store && lt_renew_lease_ms(h) > 0)
 			lag = lr_later(lag, lr_now() - lt_due_of_held(h, lt_deadline(i)));
-		LWLockRelease(lock);
+		lt_unlock();
 	}
 	return lag;
 }

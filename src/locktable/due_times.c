@@ -345,7 +345,7 @@ lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
  * lt_set_due --- set a due time, unless the hold is due already
  */
 void
-lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
+lt_set_due(LrIndex hold, StoreId store, int64 due)
 {
 	if (!lr_has_store(store))
 		return;
@@ -353,7 +353,7 @@ lt_set_due(LrIndex hold, StoreId store, int64 due, WakeList *wakes)
 		due_put(hold, store, due);
 	pg_memory_barrier();
 	if (lt_read_due(hold, store) < lt_read_time(&lt_table->sleeps_until[store]))
-		wakes->watchdog = true;
+		lt_add_watchdog();
 }
 
 /*
@@ -369,10 +369,10 @@ lt_take_due(LrIndex hold, StoreId store)
  * lt_set_due_in_traces --- in all stores in which something of the hold may be
  */
 void
-lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes)
+lt_set_due_in_traces(LrIndex hold, int64 due)
 {
 	for (int s = 0; s < STORE_COUNT; s++)
-		lt_set_due(hold, s, lt_holds[hold].traces & STORE_BIT(s) ? due : LR_NEVER, wakes);
+		lt_set_due(hold, s, lt_holds[hold].traces & STORE_BIT(s) ? due : LR_NEVER);
 }
 
 /*
@@ -413,21 +413,21 @@ lt_is_to_be_asked(const LrHold *h)
  * for that already, perhaps later than now; the new due time must not delay it.
  */
 void
-lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes)
+lt_set_due_in_own(LrIndex hold, int64 deadline)
 {
 	const LrHold *h = &lt_holds[hold];
 	int64		due = lt_due_of_held(h, deadline);
 
 	if (lt_is_to_be_asked(h))
 		due = lr_earlier(due, lt_read_due(hold, h->claim.store));
-	lt_set_due(hold, h->claim.store, due, wakes);
+	lt_set_due(hold, h->claim.store, due);
 }
 
 /*
  * lt_set_due_of_held --- set the due times of a held lock in all stores
  */
 void
-lt_set_due_of_held(LrIndex hold, WakeList *wakes)
+lt_set_due_of_held(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
 
@@ -437,7 +437,7 @@ lt_set_due_of_held(LrIndex hold, WakeList *wakes)
 			lt_is_wanted_in(h, s) || lt_is_left_in(h, s);
 
 		lt_set_due(hold, s, now ? lr_now() :
-				   s == h->claim.store ? lt_due_of_held(h, lt_deadline(hold)) : LR_NEVER, wakes);
+				   s == h->claim.store ? lt_due_of_held(h, lt_deadline(hold)) : LR_NEVER);
 	}
 }
 
@@ -464,23 +464,21 @@ lt_next_due(StoreId store)
 void
 lt_repair_now(StoreId store)
 {
-	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
 		LrHold	   *h = &lt_holds[i];
-		LWLock	   *lock = h->as.held.repair_at != 0 ? lt_lock_slot(i) : NULL;
 
-		if (lock == NULL)
+		if (h->as.held.repair_at == 0 || !lt_lock_slot(i))
 			continue;
 		if (h->claim.store == store && h->as.held.repair_at != 0 &&
 			(h->state == HOLD_HELD || h->state == HOLD_HANDED))
 		{
 			h->as.held.repair_at = now;
-			lt_set_due(i, store, now, &wakes);
+			lt_set_due(i, store, now);
 		}
-		LWLockRelease(lock);
+		lt_unlock();
 	}
 }
 
@@ -494,18 +492,15 @@ typedef bool (*DueTest) (const LrHold *h, StoreId store, int part);
 static void
 due_set_now(StoreId store, DueTest test, int part)
 {
-	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 
 	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
 	{
-		LWLock	   *lock = lt_lock_slot(i);
-
-		if (lock == NULL)
+		if (!lt_lock_slot(i))
 			continue;
 		if (test == NULL || test(&lt_holds[i], store, part))
-			lt_set_due(i, store, now, &wakes);
-		LWLockRelease(lock);
+			lt_set_due(i, store, now);
+		lt_unlock();
 	}
 }
 

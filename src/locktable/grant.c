@@ -130,9 +130,9 @@ grant_was_forced(const LrHold *h, const StoreOp *op)
  * at once.
  */
 static bool
-grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
+grant_conflicts(LrKey *key, KindId kind, int64 now)
 {
-	LrIndex		hold = lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes);
+	LrIndex		hold = lt_conflicting_hold(key, LrMyProcNumber, kind, now);
 	bool		conflict = false;
 
 	for (; hold != LR_NONE; hold = lt_holds[hold].next)
@@ -145,7 +145,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now, WakeList *wakes)
 			continue;
 		conflict = true;
 		if (placed && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
-			lt_set_due(hold, h->claim.store, now, wakes);
+			lt_set_due(hold, h->claim.store, now);
 	}
 	return conflict;
 }
@@ -183,7 +183,7 @@ grant_is_overtaken(StoreId store, int64 judged_at)
  * So at least one of the two sees the other's write.
  */
 static void
-grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
+grant_repair(LrIndex hold, uint32 without)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -192,21 +192,21 @@ grant_repair(LrIndex hold, uint32 without, WakeList *wakes)
 	if (!masters_are_there(h->claim.place, without))
 		return;
 	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
-	lt_set_due_in_own(hold, lt_deadline(hold), wakes);
+	lt_set_due_in_own(hold, lt_deadline(hold));
 }
 
 /*
  * grant_note_nodes --- see lt_note_nodes; partition lock held
  */
 static void
-grant_note_nodes(LrIndex hold, const StoreOp *op, WakeList *wakes)
+grant_note_nodes(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	if (h->state != HOLD_ORPHAN || h->nodes != 0)
 		h->nodes |= op->sent.nodes;
 	if (op->sent.without != 0 && h->state == HOLD_HELD)
-		grant_repair(hold, op->sent.without, wakes);
+		grant_repair(hold, op->sent.without);
 }
 
 /*
@@ -219,7 +219,7 @@ grant_note_nodes(LrIndex hold, const StoreOp *op, WakeList *wakes)
  */
 static GrantResult
 grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *terms,
-			 TimestampTz acquired_at, WakeList *wakes)
+			 TimestampTz acquired_at)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -233,15 +233,15 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 		return GRANT_TOO_LATE;
 	if (grant_is_overtaken(op->store, judged_at) || grant_was_forced(h, op))
 		return GRANT_STALE;
-	if (grant_conflicts(key, h->kind, now, wakes) ||
+	if (grant_conflicts(key, h->kind, now) ||
 		lt_is_being_given_back(key, h->kind, h->given.id))
 		return GRANT_CONFLICT;
 	if (ownerless ? lt_is_past(h->key, op->sent.topology) : grant_is_stale(hold, op))
 		return GRANT_STALE;
 
 	/* Nobody here will wake those that come to the front by an ownerless one: they ask. */
-	if (queued && lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_beside(&key->queue, ownerless ? 0 : lr_kind(h->kind)->excludes, wakes);
+	if (queued && lt_leave_queue(LrMyProcNumber))
+		lt_nudge_beside(&key->queue, ownerless ? 0 : lr_kind(h->kind)->excludes);
 	if (!lr_kind(h->kind)->passing)
 	{
 		key->handoffs = 0;
@@ -269,8 +269,8 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 
 	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();
-	lt_set_due_of_held(hold, wakes);
-	grant_note_nodes(hold, op, wakes);
+	lt_set_due_of_held(hold);
+	grant_note_nodes(hold, op);
 	return GRANTED;
 }
 
@@ -284,19 +284,18 @@ GrantResult
 lt_grant(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *terms)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	GrantResult result;
 
+	lt_lock_hold(hold);
 	if (lt_wait_of(LrMyProcNumber)->state == WAIT_HANDED)
-		lt_drop_handed(LrMyProcNumber, &wakes);
+		lt_drop_handed(LrMyProcNumber);
 	if (lt_wait_of(LrMyProcNumber)->asked.disowned == op->owner)
 		result = GRANT_DISOWNED;
 	else
-		result = grant_locked(hold, op, judged_at, terms, acquired_at, &wakes);
+		result = grant_locked(hold, op, judged_at, terms, acquired_at);
 	if (result == GRANTED && op->answer.clear)
-		lt_note_clear(hold, op, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_note_clear(hold, op);
+	lt_unlock();
 	return result;
 }
 
@@ -311,29 +310,26 @@ lt_grant_unqueued(const LrName *name, const StoreOp *op, const LockTerms *terms,
 				  LrIndex *hold)
 {
 	TimestampTz acquired_at = GetCurrentTimestamp();
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	GrantResult result;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	*hold = lt_make_unqueued(name, terms);
-	result = grant_locked(*hold, op, op->sent.at, terms, acquired_at, &wakes);
+	result = grant_locked(*hold, op, op->sent.at, terms, acquired_at);
 	if (result != GRANTED)
 	{
 		lt_first_trace(&lt_holds[*hold], lt_claim_of(op, lt_holds[*hold].key));
-		lt_make_orphan(*hold, &wakes);
+		lt_make_orphan(*hold);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return result;
 }
 
 void
 lt_set_fence(LrIndex hold, const StoreOp *mint)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-
+	lt_lock_hold(hold);
 	grant_tokens(&lt_holds[hold], mint);
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 /*
@@ -342,13 +338,10 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 void
 lt_note_nodes(LrIndex hold, const StoreOp *op)
 {
-	LWLock	   *lock = lt_lock_owned(hold, op->owner);
-	WakeList	wakes = WAKE_NOBODY;
-
-	if (lock == NULL)
+	if (!lt_lock_owned(hold, op->owner))
 		return;
-	grant_note_nodes(hold, op, &wakes);
-	lt_unlock(lock, &wakes);
+	grant_note_nodes(hold, op);
+	lt_unlock();
 }
 
 /*
@@ -360,14 +353,13 @@ lt_note_nodes(LrIndex hold, const StoreOp *op)
 bool
 lt_key_stayed_here(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	const LrKey *key = lt_key_of(hold);
 	KindSet		wanted = lr_kind(lt_holds[hold].kind)->excludes;
 	bool		stayed;
 
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(lt_key_of(hold)->hash);
 	stayed = (wanted & ~lr_kind(key->here_kind)->excludes) == 0 &&
 		silence_lasts_since(key->here_from);
-	LWLockRelease(lock);
+	lt_unlock();
 	return stayed;
 }

@@ -89,24 +89,22 @@ graph_copy_holder(LrIndex hold, bool awaited, KeyHolder *holder)
  * graph_lock_awaited --- acquire the partition lock of the key that the session waits
  * for, in shared mode
  *
- * NULL, and nothing is acquired, if the session does not wait.  While we hold the lock,
+ * False, and nothing is acquired, if the session does not wait.  While we hold the lock,
  * the wait cannot end.
  */
-static LWLock *
+static bool
 graph_lock_awaited(LrIndex session)
 {
 	const LrWait *w = &lt_sessions[session].wait;
 	uint32		hash = lt_keys[w->key].hash;
-	LWLock	   *lock;
 
 	if (!lt_is_waiting(w))
-		return NULL;
-	lock = lt_partition(hash);
-	LWLockAcquire(lock, LW_SHARED);
+		return false;
+	lt_lock_shared(hash);
 	if (lt_waits_for(w, hash))
-		return lock;
-	LWLockRelease(lock);
-	return NULL;
+		return true;
+	lt_unlock();
+	return false;
 }
 
 /*
@@ -118,7 +116,6 @@ graph_lock_awaited(LrIndex session)
 int
 lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 {
-	LWLock	   *lock = graph_lock_awaited(session);
 	int64		now = lr_now();
 	const LrKey *key;
 	KindId		kind;
@@ -126,7 +123,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	int			n = 0;
 	bool		waits = false;
 
-	if (lock == NULL)
+	if (!graph_lock_awaited(session))
 		return 0;
 	key = &lt_keys[lt_wait_of(session)->key];
 	kind = lt_wait_of(session)->terms.kind;
@@ -144,7 +141,7 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 		waits = waits || is_awaited;
 	}
 	graph_copy_wait(session, wait);
-	LWLockRelease(lock);
+	lt_unlock();
 	return waits ? n : 0;
 }
 
@@ -167,14 +164,12 @@ lt_begin_search(int64 interval, int64 *ask_again)
 	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
 	LrKey	   *key = &lt_keys[w->key];
 	int64		now = lr_now();
-	LWLock	   *lock;
 	bool		begin = false;
 
 	*ask_again = now + interval;
 	if (!lt_is_waiting(w))
 		return false;
-	lock = lt_partition(key->hash);
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(key->hash);
 	if (lt_is_waiting(w))
 	{
 		begin = key->searched_at + interval <= now;
@@ -183,7 +178,7 @@ lt_begin_search(int64 interval, int64 *ask_again)
 		else
 			*ask_again = key->searched_at + interval;
 	}
-	LWLockRelease(lock);
+	lt_unlock();
 	return begin;
 }
 
@@ -253,11 +248,10 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 bool
 lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 {
-	LWLock	   *lock = graph_lock_awaited(LrMyProcNumber);
 	int64		now = lr_now();
 	const LrKey *key;
 
-	if (lock == NULL)
+	if (!graph_lock_awaited(LrMyProcNumber))
 		return false;
 	key = &lt_keys[lt_wait_of(LrMyProcNumber)->key];
 	*npids = *nholders = 0;
@@ -271,7 +265,7 @@ lt_own_queue(int *pids, int room, int *npids, int *holder_pids, int *nholders)
 	for (LrIndex s = key->places.list.head; s != LR_NONE && *npids < room;
 		 s = lt_wait_of(s)->next)
 		pids[(*npids)++] = lt_sessions[s].pid;
-	LWLockRelease(lock);
+	lt_unlock();
 	return true;
 }
 
@@ -298,7 +292,6 @@ graph_owner_elsewhere(const LrKey *key, const LrWait *w)
 bool
 lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 {
-	LWLock	   *lock = graph_lock_awaited(session);
 	const LrWait *w = lt_wait_of(session);
 	int64		now = lr_now();
 	const LrKey *key;
@@ -306,7 +299,7 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 
 	blocker->pid = 0;
 	blocker->owner[0] = '\0';
-	if (lock == NULL)
+	if (!graph_lock_awaited(session))
 		return false;
 	blocker->waiter = lt_sessions[session].pid;
 	blocker->userid = lt_sessions[session].userid;
@@ -320,7 +313,7 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 			blocker->pid = lt_sessions[lt_holds[i].session].pid;
 	if (blocker->pid == 0)
 		strlcpy(blocker->owner, graph_owner_elsewhere(key, w), LR_OWNER_MAX);
-	LWLockRelease(lock);
+	lt_unlock();
 	return true;
 }
 
@@ -441,14 +434,13 @@ rows_add_key(RowBuffer *buf, const LrKey *key)
 static bool
 rows_add_partition(RowBuffer *buf, int partition)
 {
-	LWLock	   *lock = lt_partition(partition);
 	bool		ok = true;
 
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(partition);
 	for (int b = partition; ok && b < lt_table->nbuckets; b += LT_PARTITIONS)
 		for (LrIndex i = lt_buckets[b]; ok && i != LR_NONE; i = lt_keys[i].next)
 			ok = rows_add_key(buf, &lt_keys[i]);
-	LWLockRelease(lock);
+	lt_unlock();
 	return ok;
 }
 

@@ -133,7 +133,7 @@ handover_next(LrIndex hold)
  * handover_to --- pass the hold to a waiting session
  */
 static void
-handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
+handover_to(LrIndex session, LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -143,19 +143,19 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	w->early = w->asked.trying;
 	if (w->state == WAIT_PLACED)
 	{
-		lt_place_remove(&key->places, session, wakes);
+		lt_place_remove(&key->places, session);
 		if (w->early)
 			w->place.standing = standing;	/* it is not PLACELESS */
 	}
 	else if (lt_queue_remove(&key->queue, session))
-		lt_nudge_beside(&key->queue, lr_kind(h->kind)->excludes, wakes);
+		lt_nudge_beside(&key->queue, lr_kind(h->kind)->excludes);
 	key->handoffs++;
 	w->state = WAIT_HANDED;
 	w->handed = hold;
 	w->woken_at = lr_now();
 	w->looks_at = 0;
 	/* Until the session runs, the watchdog has to see whether it does. */
-	lt_fall_asleep(w, w->woken_at, wakes);
+	lt_fall_asleep(w, w->woken_at);
 
 	lt_free_rows(lt_hold_rows(h) - 1);
 	memset(h->scope, 0, sizeof(h->scope));
@@ -164,7 +164,7 @@ handover_to(LrIndex session, LrIndex hold, WakeList *wakes)
 	h->renewal.committing = false;
 	h->given.fence = 0;
 	h->renewal.n = 0;
-	lt_add_to_wake(wakes, session);
+	lt_add_to_wake(session);
 }
 
 /*
@@ -194,7 +194,7 @@ handover_is_alone(LrIndex hold, int64 now)
  * False: it has to be released in the store.
  */
 bool
-lt_hand_over(LrIndex hold, WakeList *wakes)
+lt_hand_over(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
@@ -217,9 +217,9 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
 	 * before it.  A place is left to the watchdog; if the session asks, when its answer has come.
 	 */
 	if (lt_wait_of(next)->asked.claim.owner != 0 && !lt_wait_of(next)->asked.trying &&
-		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next, wakes)))
+		(lt_wait_of(next)->state == WAIT_QUEUED || !lt_disown(next)))
 		return false;
-	handover_to(next, hold, wakes);
+	handover_to(next, hold);
 	return true;
 }
 
@@ -234,7 +234,7 @@ lt_hand_over(LrIndex hold, WakeList *wakes)
  * may have to wait for its subscription, once.
  */
 void
-lt_nudge_behind(LrIndex hold, WakeList *wakes)
+lt_nudge_behind(LrIndex hold)
 {
 	const LrKey *key = lt_key_of(hold);
 	LrIndex		first = key->places.list.head;
@@ -251,18 +251,18 @@ lt_nudge_behind(LrIndex hold, WakeList *wakes)
 		return;
 	if (w->woken_at == 0)
 		w->woken_at = lr_now();
-	lt_add_to_wake(wakes, first);
+	lt_add_to_wake(first);
 }
 
 /*
  * handover_pass_on --- hand over, or leave to the watchdog, a lock that is not kept
  */
 static void
-handover_pass_on(LrIndex hold, WakeList *wakes)
+handover_pass_on(LrIndex hold)
 {
-	if (lt_hand_over(hold, wakes))
+	if (lt_hand_over(hold))
 		return;
-	lt_make_orphan(hold, wakes);
+	lt_make_orphan(hold);
 }
 
 /*
@@ -288,7 +288,7 @@ handover_is_in_order(const LrKey *key, const LrWait *w)
  * where it came.
  */
 bool
-lt_accept(LrIndex *hold, WakeList *wakes)
+lt_accept(LrIndex *hold)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
@@ -299,25 +299,25 @@ lt_accept(LrIndex *hold, WakeList *wakes)
 	if (!lt_has_enough_left(w->terms.lease_ms, deadline - lr_now()) ||
 		lt_is_of_old_master(h, h->claim.store))
 	{
-		lt_drop_handed(LrMyProcNumber, wakes);
+		lt_drop_handed(LrMyProcNumber);
 		return false;
 	}
 	if (!handover_is_in_order(&lt_keys[h->key], w))
 	{
 		lt_back_to_queue(LrMyProcNumber, true);
-		handover_pass_on(handed, wakes);
+		handover_pass_on(handed);
 		return false;
 	}
-	if (w->asked.claim.owner != 0 && !lt_disown(LrMyProcNumber, wakes))
+	if (w->asked.claim.owner != 0 && !lt_disown(LrMyProcNumber))
 	{
-		lt_drop_handed(LrMyProcNumber, wakes);
+		lt_drop_handed(LrMyProcNumber);
 		return false;
 	}
 
 	h->state = HOLD_HELD;
 	lt_set_terms(h, &w->terms, GetCurrentTimestamp());
-	lt_set_due_of_held(handed, wakes);
-	(void) lt_leave_queue(LrMyProcNumber, wakes);
+	lt_set_due_of_held(handed);
+	(void) lt_leave_queue(LrMyProcNumber);
 	lt_free_hold(*hold);
 	*hold = handed;
 	return true;
@@ -347,18 +347,17 @@ void
 lt_ask_for_reserve(LrIndex hold, StoreOp *create)
 {
 	const LrWait *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 
 	if (lr_store_can(create->store, STORE_HAS_PLACE))
 		create->moves = lt_epoch_of(w->key);
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	if (w->state == WAIT_QUEUED && w->next != LR_NONE &&
 		lt_wait_of(w->next)->terms.kind == w->terms.kind)
 	{
 		create->amount = handover_tokens(0);
 		lt_keys[w->key].asks_ahead = LrMyProcNumber;
 	}
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 /*
@@ -372,9 +371,9 @@ bool
 lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
 	bool		taken;
 
+	lt_lock_hold(hold);
 	taken = h->state == HOLD_HELD && h->as.held.reserve.left > 0 &&
 		h->as.held.reserve.moves == lt_moves(h);
 	if (taken)
@@ -384,7 +383,7 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 	}
 	*store = h->given.fence_store;
 	*more = handover_tokens(lt_keys[h->key].handoffs);
-	LWLockRelease(lock);
+	lt_unlock();
 	return taken;
 }
 
@@ -392,13 +391,13 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
  * lt_refuse_handed --- the session that was handed a lock has given up
  */
 void
-lt_refuse_handed(WakeList *wakes)
+lt_refuse_handed(void)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		handed = w->handed;
 
-	(void) lt_leave_queue(LrMyProcNumber, wakes);
-	handover_pass_on(handed, wakes);
+	(void) lt_leave_queue(LrMyProcNumber);
+	handover_pass_on(handed);
 }
 
 /*
@@ -409,14 +408,14 @@ lt_refuse_handed(WakeList *wakes)
  * was to wake it may have been stopped.
  */
 void
-lt_take_handed_back(LrIndex session, WakeList *wakes)
+lt_take_handed_back(LrIndex session)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
 
-	handover_pass_on(handed, wakes);
+	handover_pass_on(handed);
 	lt_back_to_queue(session, false);
 	if (lt_wait_of(session)->woken_at != 0)
-		lt_add_to_wake(wakes, session);
+		lt_add_to_wake(session);
 }
 
 /*
@@ -426,14 +425,13 @@ void
 lt_pass_on(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	if (h->state == HOLD_HELD)
-		handover_pass_on(hold, &wakes);
+		handover_pass_on(hold);
 	else if (h->state == HOLD_LOST)
-		lt_drop_lost_locked(hold, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_drop_lost_locked(hold);
+	lt_unlock();
 }
 
 /*
@@ -450,18 +448,16 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = h->key;
-	LWLock	   *lock = lt_partition(lt_keys[key].hash);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		reserved = lt_reserve_row();
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_keys[key].hash);
 	if (h->state == HOLD_LOST)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_moves(h) == moves)
 		lt_forget_gone(h, where);
 	if (h->traces != 0 && reserved)
 	{
-		lt_make_orphan(*hold, &wakes);
+		lt_make_orphan(*hold);
 		*hold = lt_alloc_hold();
 		reserved = false;
 	}
@@ -471,11 +467,9 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	w->hold = *hold;
 	lt_wait_on(LrMyProcNumber, true);
 	w->woken_at = lr_now();
-	lt_disown_next(LrMyProcNumber, &wakes);
-	lt_nudge_placeless(&lt_keys[key], &wakes);
-	lt_check_change(lock);
-	LWLockRelease(lock);
+	lt_disown_next(LrMyProcNumber);
+	lt_nudge_placeless(&lt_keys[key]);
 	if (reserved)
 		lt_free_rows(1);
-	lt_wake(&wakes);
+	lt_unlock();
 }

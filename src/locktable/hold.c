@@ -83,19 +83,16 @@ hold_copy_view(LrIndex hold, HoldView *view)
 void
 lt_look(LrIndex hold, HoldView *view)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
-
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(lt_key_of(hold)->hash);
 	hold_copy_view(hold, view);
-	LWLockRelease(lock);
+	lt_unlock();
 	if (view->state != HOLD_HELD || view->deadline > lr_now())
 		return;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
-	lt_lose_if_expired(hold, &wakes);
+	lt_lock(lt_key_of(hold)->hash);
+	lt_lose_if_expired(hold);
 	hold_copy_view(hold, view);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /*
@@ -104,17 +101,16 @@ lt_look(LrIndex hold, HoldView *view)
 StoreId
 lt_store_of_key(const LrName *name)
 {
-	LWLock	   *lock = lt_partition(name->hash);
 	StoreId		store = current_store();
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(name->hash);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 			if (lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED)
 				store = lt_holds[i].claim.store;
-	LWLockRelease(lock);
+	lt_unlock();
 	return store;
 }
 
@@ -125,7 +121,7 @@ lt_store_of_key(const LrName *name)
  * The hold may have been lost before the request ran (lt_lost_is_there).
  */
 static bool
-hold_note_answer(LrIndex hold, uint64 moves, WakeList *wakes)
+hold_note_answer(LrIndex hold, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	bool		same = moves == lt_moves(h);
@@ -133,7 +129,7 @@ hold_note_answer(LrIndex hold, uint64 moves, WakeList *wakes)
 	if (same)
 		lt_note_answer(h, moves);
 	if (h->state == HOLD_LOST)
-		lt_lost_is_there(hold, wakes);
+		lt_lost_is_there(hold);
 	return same;
 }
 
@@ -142,8 +138,6 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			 int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
 	bool		same = false;
 	int			rows;
@@ -152,14 +146,14 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	if (second && !lt_take_row())
 		return false;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
 	if (part->count > 0)
 		lt_ask_longer(&h->expiry, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	if (deadline != 0)
-		same = hold_note_answer(hold, moves, &wakes);
+		same = hold_note_answer(hold, moves);
 	if (h->state == HOLD_HELD)
 	{
 		int64		now = lr_now();
@@ -170,10 +164,10 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 			pg_atomic_write_u64(&h->deadline, deadline);
 			current = deadline;
 		}
-		lt_set_due_in_own(hold, current, &wakes);
-		lt_nudge_placeless(lt_key_of(hold), &wakes);
+		lt_set_due_in_own(hold, current);
+		lt_nudge_placeless(lt_key_of(hold));
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return true;
 }
 
@@ -184,12 +178,11 @@ void
 lt_keep_longer(LrIndex hold, int64 keep_until)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	h->keep_until = Max(h->keep_until, keep_until);
-	lt_nudge_placeless(lt_key_of(hold), &wakes);
-	lt_unlock(lock, &wakes);
+	lt_nudge_placeless(lt_key_of(hold));
+	lt_unlock();
 }
 
 /*
@@ -202,67 +195,63 @@ lt_keep_longer(LrIndex hold, int64 keep_until)
 void
 lt_note_lease(LrIndex hold, int64 lease_ms)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-
+	lt_lock_hold(hold);
 	lt_ask_longer(&lt_holds[hold].expiry, lease_ms);
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 void
 lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		same;
 
-	same = hold_note_answer(hold, moves, &wakes);
+	lt_lock_hold(hold);
+	same = hold_note_answer(hold, moves);
 	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
 		deadline > lt_deadline(hold) && same)
 	{
 		pg_atomic_write_u64(&h->deadline, deadline);
-		lt_set_due_in_own(hold, deadline, &wakes);
+		lt_set_due_in_own(hold, deadline);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 void
 lt_set_committing(LrIndex hold, bool committing)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	h->renewal.committing = committing;
 	if (h->state == HOLD_HELD)
-		lt_set_due_in_own(hold, lt_deadline(hold), &wakes);
-	lt_unlock(lock, &wakes);
+		lt_set_due_in_own(hold, lt_deadline(hold));
+	lt_unlock();
 }
 
 ReleaseStart
 lt_begin_release(LrIndex hold, HoldView *view)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	ReleaseStart start = RELEASE_IN_STORE;
 
-	lt_lose_if_expired(hold, &wakes);
+	lt_lock_hold(hold);
+	lt_lose_if_expired(hold);
 	hold_copy_view(hold, view);
 	if (h->state == HOLD_LOST)
 		start = RELEASE_LOST;
-	else if (lt_hand_over(hold, &wakes))
+	else if (lt_hand_over(hold))
 		start = RELEASE_HANDED_OVER;
 	else
 	{
 		h->state = HOLD_RELEASING;
-		lt_nudge_placeless(lt_key_of(hold), &wakes);
-		lt_nudge_behind(hold, &wakes);
+		lt_nudge_placeless(lt_key_of(hold));
+		lt_nudge_behind(hold);
 	}
 	view->awaited = start == RELEASE_IN_STORE &&
 		(lt_key_of(hold)->queue.list.head != LR_NONE ||
 		 lt_key_of(hold)->places.list.head != LR_NONE || lt_key_of(hold)->notified_elsewhere);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return start;
 }
 
@@ -274,13 +263,12 @@ lt_begin_release(LrIndex hold, HoldView *view)
 bool
 lt_is_held(const StoreOp *op)
 {
-	LWLock	   *lock = lt_lock_owned(op->hold, op->owner);
 	bool		held;
 
-	if (lock == NULL)
+	if (!lt_lock_owned(op->hold, op->owner))
 		return false;
 	held = lt_holds[op->hold].state == HOLD_HELD || lt_holds[op->hold].state == HOLD_HANDED;
-	LWLockRelease(lock);
+	lt_unlock();
 	return held;
 }
 
@@ -302,17 +290,16 @@ bool
 lt_let_stay(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		had;
 
-	lt_lose_if_expired(hold, &wakes);
+	lt_lock_hold(hold);
+	lt_lose_if_expired(hold);
 	had = h->state == HOLD_HELD;
 	if (had)
-		lt_free_and_nudge(hold, &wakes);
+		lt_free_and_nudge(hold);
 	else
-		lt_drop_lost_locked(hold, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_drop_lost_locked(hold);
+	lt_unlock();
 	return had;
 }
 
@@ -325,13 +312,11 @@ void
 lt_end_release(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	int			receivers = op->outcome == STORE_OK ? op->answer.count : 0;
 	int64		pause = lt_pause_after(op->store, receivers);
 	uint32		left;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	Assert(h->state == HOLD_RELEASING);
 	if (!lr_kind(h->kind)->passing)
 		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
@@ -341,12 +326,12 @@ lt_end_release(LrIndex hold, const StoreOp *op)
 		lt_forget_trace(h, op->store);
 	if (h->traces != 0)
 	{
-		lt_leave_to_watchdog(hold, &wakes);
+		lt_leave_to_watchdog(hold);
 		h->nodes = left;
 	}
 	else
-		lt_free_and_nudge(hold, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_free_and_nudge(hold);
+	lt_unlock();
 }
 
 /*
@@ -359,9 +344,8 @@ void
 lt_orphan(LrIndex hold, int64 sent_at)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	Assert(h->state == HOLD_RELEASING);
 
 	/* We held the lock until then, and the store has not answered since. */
@@ -369,8 +353,8 @@ lt_orphan(LrIndex hold, int64 sent_at)
 		hold_note_stay(hold, h->as.held.here_from);
 	else
 		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
-	lt_make_orphan(hold, &wakes);
-	lt_unlock(lock, &wakes);
+	lt_make_orphan(hold);
+	lt_unlock();
 }
 
 /* ----------
@@ -390,18 +374,17 @@ lt_orphan(LrIndex hold, int64 sent_at)
 bool
 lt_begin_aside(LrIndex hold)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		held;
 
-	lt_lose_if_expired(hold, &wakes);
+	lt_lock_hold(hold);
+	lt_lose_if_expired(hold);
 	held = lt_holds[hold].state == HOLD_HELD;
 	if (held)
 	{
 		lt_holds[hold].state = HOLD_RELEASING;
-		lt_nudge_placeless(lt_key_of(hold), &wakes);
+		lt_nudge_placeless(lt_key_of(hold));
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return held;
 }
 
@@ -415,22 +398,21 @@ void
 lt_end_aside(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	Assert(h->state == HOLD_RELEASING);
 	h->state = HOLD_HELD;
 	if (op->outcome == STORE_GONE)
-		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op), &wakes);
+		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op));
 	else
 	{
 		hold_note_stay(hold, h->as.held.here_from);
 		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
 			!lt_is_past(h->key, op->sent.topology))
 			lt_forget_trace(h, op->store);
-		lt_lose_set_aside(hold, &wakes);
+		lt_lose_set_aside(hold);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /* ----------
@@ -467,23 +449,22 @@ void
 lt_leave_sent(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 
+	lt_lock_hold(hold);
 	Assert(h->state == HOLD_RELEASING);
 	hold_note_stay(hold, h->as.held.here_from);
-	lt_leave_until(hold, now + SENT_REPEAT, &wakes);
+	lt_leave_until(hold, now + SENT_REPEAT);
 	h->as.orphan.sent.pid = MyProcPid;
 	h->as.orphan.sent.until = now + SENT_PATIENCE;
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /*
  * sent_note_loss --- the release has found that the lock was gone
  */
 static void
-sent_note_loss(const LrHold *h, const StoreOp *op, WakeList *wakes)
+sent_note_loss(const LrHold *h, const StoreOp *op)
 {
 	const LrKey *key = &lt_keys[h->key];
 	ScopeHold	scope[SCOPE_COUNT] = {0};
@@ -493,7 +474,7 @@ sent_note_loss(const LrHold *h, const StoreOp *op, WakeList *wakes)
 	lr_count(STAT_LOSSES);
 	losses_note(&loss, lt_reason_of(op), lt_taken_by(op));
 	losses_add(h->as.orphan.sent.pid, key->name, key->name_len, scope, &loss);
-	wakes->watchdog = true;
+	lt_add_watchdog();
 }
 
 /*
@@ -508,12 +489,10 @@ lt_end_sent(const StoreOp *op)
 	LrIndex		hold = op->hold;
 	LrHold	   *h = &lt_holds[hold];
 	int64		pause = lt_pause_after(op->store, op->answer.count);
-	LWLock	   *lock = lt_lock_owned(hold, op->owner);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		released = op->outcome == STORE_OK;
 	bool		notified = false;
 
-	if (lock == NULL)
+	if (!lt_lock_owned(hold, op->owner))
 		return false;
 	Assert(h->state == HOLD_ORPHAN && h->as.orphan.sent.pid == MyProcPid);
 	if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
@@ -524,15 +503,15 @@ lt_end_sent(const StoreOp *op)
 			notified = lt_key_of(hold)->notified_elsewhere;
 		}
 		else
-			sent_note_loss(h, op, &wakes);
+			sent_note_loss(h, op);
 		h->as.orphan.sent.until = 0;
 		lt_forget_trace(h, op->store);
 		if (h->traces == 0)
-			lt_free_and_nudge(hold, &wakes);
+			lt_free_and_nudge(hold);
 		else
-			lt_set_due_in_traces(hold, lr_now(), &wakes);
+			lt_set_due_in_traces(hold, lr_now());
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return notified;
 }
 
@@ -544,12 +523,10 @@ lt_end_sent(const StoreOp *op)
 void
 lt_lose_sent(const StoreOp *op)
 {
-	LWLock	   *lock = lt_lock_owned(op->hold, op->owner);
-
-	if (lock == NULL)
+	if (!lt_lock_owned(op->hold, op->owner))
 		return;
 	lt_holds[op->hold].as.orphan.sent.pid = 0;
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 /*
@@ -572,15 +549,14 @@ lt_find_sent(const LrKey *key, KindId kind, int64 now)
  * lt_awaits_sent --- does this session have to wait for the answer to such a release?
  */
 bool
-lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again,
-			   WakeList *wakes)
+lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again)
 {
 	LrIndex		sent = lt_find_sent(key, w->terms.kind, now);
 
 	if (sent == LR_NONE)
 		return false;
 	if (!lt_holds[sent].as.orphan.sent.repeated)
-		lt_set_due(sent, lt_holds[sent].claim.store, now, wakes);
+		lt_set_due(sent, lt_holds[sent].claim.store, now);
 	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].as.orphan.sent.until;
 	return true;
 }

@@ -465,35 +465,31 @@ lt_deadline(LrIndex hold)
 	return lt_read_time(&lt_holds[hold].deadline);
 }
 
-/* Processes to wake once the partition lock is released. */
-typedef struct WakeList
-{
-	int			nsessions;		/* sessions that can go on; see lt_make_wake_room */
-	int			nlosers;		/* sessions that lost a lock and have to be signalled */
-	bool		watchdog;
-} WakeList;
-
-#define WAKE_NOBODY		{0, 0, false}
-
 /*
- * sessions.c: the sessions that this process has to wake, in one list, as it never has
- * two partitions locked; allocated when it enters.
+ * sessions.c: the lock of a partition.  This process has one at a time, and wakes the
+ * processes that it has noted meanwhile when it releases it.
  */
-extern void lt_make_wake_room(void);
-extern void lt_add_to_wake(WakeList *wakes, LrIndex session);
-extern void lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost);
-extern void lt_wake(const WakeList *wakes);
-extern void lt_wake_session(LrIndex session);
+extern void lt_lock(uint32 hash);
+extern void lt_lock_shared(uint32 hash);
+extern void lt_lock_hold(LrIndex hold);
+extern bool lt_lock_owned(LrIndex hold, uint64 owner);
+extern bool lt_lock_slot(LrIndex hold);
+extern void lt_unlock(void);
 
-/* Locks; they are released with lt_unlock() where sessions may have to be woken. */
+/* A session that can go on, one that has lost a lock, the watchdog; partition lock held. */
+extern void lt_add_to_wake(LrIndex session);
+extern void lt_add_loser(LrIndex session, OnLost on_lost);
+extern void lt_add_watchdog(void);
+
+/* At once; and the room that a process needs to note those that it has to wake. */
+extern void lt_wake_session(LrIndex session);
+extern void lt_make_wake_room(void);
+
+/* locktable.c: the locks themselves. */
 extern LWLock *lt_partition(uint32 hash);
 extern LWLock *lt_signal_lock(LrIndex session);
 extern LWLock *lt_deadlock_lock(void);
 extern LWLock *lt_losses_lock(void);
-extern LWLock *lt_lock_hold(LrIndex hold);
-extern LWLock *lt_lock_owned(LrIndex hold, uint64 owner);
-extern LWLock *lt_lock_slot(LrIndex hold);
-extern void lt_unlock(LWLock *lock, const WakeList *wakes);
 
 /* Pools and keys.  All of these: partition lock held. */
 extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
@@ -563,32 +559,31 @@ lt_reason_of(const StoreOp *op)
 /* lose.c; partition lock held. */
 extern void lt_copy_loss(const LrHold *h, LockLoss *loss);
 extern void lt_note_end(LrIndex hold);
-extern void lt_lose_if_expired(LrIndex hold, WakeList *wakes);
-extern void lt_leave_to_watchdog(LrIndex hold, WakeList *wakes);
-extern void lt_leave_until(LrIndex hold, int64 due, WakeList *wakes);
-extern void lt_make_orphan(LrIndex hold, WakeList *wakes);
-extern void lt_free_and_nudge(LrIndex hold, WakeList *wakes);
+extern void lt_lose_if_expired(LrIndex hold);
+extern void lt_leave_to_watchdog(LrIndex hold);
+extern void lt_leave_until(LrIndex hold, int64 due);
+extern void lt_make_orphan(LrIndex hold);
+extern void lt_free_and_nudge(LrIndex hold);
 
 /* A live hold that keeps the session from the key; marks expired ones lost. */
-extern LrIndex lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind,
-								   int64 now, WakeList *wakes);
+extern LrIndex lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now);
 extern bool lt_is_live(LrIndex hold, int64 now);
 extern bool lt_keeps_from(LrIndex hold, LrIndex session, KindId kind);
 extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
 extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-						   const char *taken_by, WakeList *wakes);
-extern void lt_lose_set_aside(LrIndex hold, WakeList *wakes);
-extern void lt_lost_is_there(LrIndex hold, WakeList *wakes);
-extern void lt_drop_handed(LrIndex session, WakeList *wakes);
-extern void lt_drop_lost_locked(LrIndex hold, WakeList *wakes);
+						   const char *taken_by);
+extern void lt_lose_set_aside(LrIndex hold);
+extern void lt_lost_is_there(LrIndex hold);
+extern void lt_drop_handed(LrIndex session);
+extern void lt_drop_lost_locked(LrIndex hold);
 
 /*
  * Leave to the watchdog what a waiting session has in the store (LrAsked).  False: there is no
  * row for that, so others cannot pass over the session yet.
  */
-extern bool lt_disown(LrIndex session, WakeList *wakes);
+extern bool lt_disown(LrIndex session);
 extern LrIndex lt_make_record(LrIndex session);
-extern void lt_disown_next(LrIndex session, WakeList *wakes);
+extern void lt_disown_next(LrIndex session);
 
 /* The lock is held once, on these terms. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
@@ -596,19 +591,19 @@ extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 /* queue.c; partition lock held, but for lt_pause_after. */
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms);
-extern void lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes);
+extern void lt_fall_asleep(LrWait *w, int64 now);
 extern void lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev);
 extern bool lt_queue_remove(LrQueue *queue, LrIndex session);
-extern bool lt_leave_queue(LrIndex session, WakeList *wakes);
+extern bool lt_leave_queue(LrIndex session);
 extern void lt_queue_scarce(LrQueue *queue);
 extern bool lt_would_be_in_front(const LrQueue *queue, KindId kind);
 
 /* Sessions in front may look again; if a lock of that kind kept them from the key. */
-extern void lt_nudge_front(const LrQueue *queue, WakeList *wakes);
-extern void lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes);
+extern void lt_nudge_front(const LrQueue *queue);
+extern void lt_nudge_after(LrKey *key, KindId kind);
 
 /* If a lock that excludes these kinds, and is held now, does not keep one of them from it. */
-extern void lt_nudge_beside(const LrQueue *queue, KindSet excluded, WakeList *wakes);
+extern void lt_nudge_beside(const LrQueue *queue, KindSet excluded);
 
 extern int64 lt_pause_after(StoreId store, int receivers);
 extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
@@ -616,7 +611,7 @@ extern void lt_judge_pause(LrKey *key, bool got_it);
 
 /* Do those who wait for that kind stand in an order that the store keeps? */
 extern bool lt_is_placed_by(KindId kind, StoreId store);
-extern StoreId lt_keep_order(LrKey *key, WakeList *wakes);
+extern StoreId lt_keep_order(LrKey *key);
 extern void lt_wait_on(LrIndex session, bool first);
 extern void lt_back_to_queue(LrIndex session, bool first);
 
@@ -626,20 +621,19 @@ extern bool lt_fits(LrIndex hold, int64 now, const LrWait *w);
 extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 extern void lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev,
 							LrStanding standing);
-extern void lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes);
+extern void lt_place_remove(LrPlaces *places, LrIndex session);
 extern void lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing);
 extern bool lt_has_placeless(const LrPlaces *places);
 extern void lt_join_line(LrPlaces *places, LrIndex session);
-extern void lt_line_up(LrPlaces *places, WakeList *wakes);
-extern void lt_nudge_placeless(LrKey *key, WakeList *wakes);
-extern void lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes);
-extern void lt_leave_line(LrIndex session, WakeList *wakes);
-extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again,
-							 WakeList *wakes);
+extern void lt_line_up(LrPlaces *places);
+extern void lt_nudge_placeless(LrKey *key);
+extern void lt_note_clear(LrIndex hold, const StoreOp *create);
+extern void lt_leave_line(LrIndex session);
+extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again);
 extern bool lt_holds_up_line(const LrPlace *place, int64 now);
-extern void lt_count_off(LrIndex session, WakeList *wakes);
+extern void lt_count_off(LrIndex session);
 extern LrIndex lt_find_place(const LrPlaces *places, uint64 owner);
-extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes);
+extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn);
 
 /* turn.c; partition lock held. */
 extern LrIndex lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now);
@@ -647,27 +641,26 @@ extern LrIndex lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64
 /* hold.c; partition lock held. */
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
 extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
-						   int64 *look_again, WakeList *wakes);
+						   int64 *look_again);
 
 /* handover.c; partition lock held. */
-extern bool lt_hand_over(LrIndex hold, WakeList *wakes);
-extern void lt_nudge_behind(LrIndex hold, WakeList *wakes);
-extern bool lt_accept(LrIndex *hold, WakeList *wakes);
-extern void lt_refuse_handed(WakeList *wakes);
-extern void lt_take_handed_back(LrIndex session, WakeList *wakes);
+extern bool lt_hand_over(LrIndex hold);
+extern void lt_nudge_behind(LrIndex hold);
+extern bool lt_accept(LrIndex *hold);
+extern void lt_refuse_handed(void);
+extern void lt_take_handed_back(LrIndex session);
 
 /* due_times.c; partition lock held, but for lt_read_due. */
 extern int64 lt_read_due(LrIndex hold, StoreId store);
 extern void lt_take_due(LrIndex hold, StoreId store);
-extern void lt_set_due(LrIndex hold, StoreId store, int64 due,
-					   WakeList *wakes);
-extern void lt_set_due_in_traces(LrIndex hold, int64 due, WakeList *wakes);
-extern void lt_set_due_of_held(LrIndex hold, WakeList *wakes);
+extern void lt_set_due(LrIndex hold, StoreId store, int64 due);
+extern void lt_set_due_in_traces(LrIndex hold, int64 due);
+extern void lt_set_due_of_held(LrIndex hold);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
-extern void lt_set_due_in_own(LrIndex hold, int64 deadline, WakeList *wakes);
+extern void lt_set_due_in_own(LrIndex hold, int64 deadline);
 extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);

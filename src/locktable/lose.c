@@ -30,7 +30,7 @@
  * lose_tell --- have the session signalled, if it asked for that
  */
 static void
-lose_tell(const LrHold *h, WakeList *wakes)
+lose_tell(const LrHold *h)
 {
 	OnLost		on_lost = ON_LOST_MARK;
 
@@ -38,7 +38,7 @@ lose_tell(const LrHold *h, WakeList *wakes)
 		if (h->scope[i].count > 0)
 			on_lost = Max(on_lost, h->scope[i].on_lost);
 	if (on_lost != ON_LOST_MARK)
-		lt_add_loser(wakes, h->session, on_lost);
+		lt_add_loser(h->session, on_lost);
 }
 
 /*
@@ -65,7 +65,7 @@ lt_copy_loss(const LrHold *h, LockLoss *loss)
  */
 static void
 lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
-			const char *taken_by, WakeList *wakes)
+			const char *taken_by)
 {
 	LrHold	   *h = &lt_holds[hold];
 	const LrKey *key = lt_key_of(hold);
@@ -84,26 +84,26 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	if (sure && reason != LOST_EXPIRED && !lr_kind(h->kind)->placed)
 		lt_forget_gone(h, where);
 	if (h->traces != 0)
-		lt_set_due_in_traces(hold, lr_now(), wakes);
+		lt_set_due_in_traces(hold, lr_now());
 	else
 		lt_nothing_due(hold);
-	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
+	lt_nudge_after(lt_key_of(hold), h->kind);
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
 		return;
 	lr_count(STAT_LOSSES);
 	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &loss);
-	wakes->watchdog = true;
-	lose_tell(h, wakes);
+	lt_add_watchdog();
+	lose_tell(h);
 }
 
 /*
  * lt_lose_set_aside --- the session of a lock has released it, to take it again
  */
 void
-lt_lose_set_aside(LrIndex hold, WakeList *wakes)
+lt_lose_set_aside(LrIndex hold)
 {
-	lose_locked(hold, lt_holds[hold].claim.store, false, LOST_WAITING, NULL, wakes);
+	lose_locked(hold, lt_holds[hold].claim.store, false, LOST_WAITING, NULL);
 }
 
 /*
@@ -118,22 +118,22 @@ lt_lose_set_aside(LrIndex hold, WakeList *wakes)
  *	 S: asks for a whole lease: done	watchdog: releases k
  */
 void
-lt_lost_is_there(LrIndex hold, WakeList *wakes)
+lt_lost_is_there(LrIndex hold)
 {
 	LrHold	   *h = &lt_holds[hold];
 
 	h->traces |= STORE_BIT(h->claim.store);
-	lt_set_due_in_traces(hold, lr_now(), wakes);
+	lt_set_due_in_traces(hold, lr_now());
 }
 
 /*
  * lt_lose_if_expired --- any process that sees the end of a lease marks it
  */
 void
-lt_lose_if_expired(LrIndex hold, WakeList *wakes)
+lt_lose_if_expired(LrIndex hold)
 {
 	if (lt_holds[hold].state == HOLD_HELD && lt_deadline(hold) <= lr_now())
-		lt_lose_locked(hold, lt_holds[hold].claim.store, LOST_EXPIRED, NULL, wakes);
+		lt_lose_locked(hold, lt_holds[hold].claim.store, LOST_EXPIRED, NULL);
 }
 
 /*
@@ -173,8 +173,7 @@ lt_keeps_from(LrIndex hold, LrIndex session, KindId kind)
  * looked at.
  */
 LrIndex
-lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
-					WakeList *wakes)
+lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now)
 {
 	KindSet		seen = 0;
 
@@ -189,7 +188,7 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now,
 				return i;
 		}
 		else if (lt_holds[i].state == HOLD_HELD)
-			lt_lose_locked(i, lt_holds[i].claim.store, LOST_EXPIRED, NULL, wakes);
+			lt_lose_locked(i, lt_holds[i].claim.store, LOST_EXPIRED, NULL);
 	}
 	key->hold_kinds = seen;
 	return LR_NONE;
@@ -244,7 +243,7 @@ lt_note_end(LrIndex hold)
  * lt_leave_until --- the hold has no session any more; the watchdog releases it then
  */
 void
-lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
+lt_leave_until(LrIndex hold, int64 due)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -257,23 +256,23 @@ lt_leave_until(LrIndex hold, int64 due, WakeList *wakes)
 	h->state = HOLD_ORPHAN;
 	memset(&h->as, 0, sizeof(h->as));
 	h->session = LR_NONE;
-	lt_set_due_in_traces(hold, due, wakes);
-	lt_nudge_after(lt_key_of(hold), h->kind, wakes);
+	lt_set_due_in_traces(hold, due);
+	lt_nudge_after(lt_key_of(hold), h->kind);
 }
 
 void
-lt_leave_to_watchdog(LrIndex hold, WakeList *wakes)
+lt_leave_to_watchdog(LrIndex hold)
 {
-	lt_leave_until(hold, lr_now(), wakes);
+	lt_leave_until(hold, lr_now());
 }
 
 /*
  * lt_make_orphan --- a request for the hold was not answered, or not even sent
  */
 void
-lt_make_orphan(LrIndex hold, WakeList *wakes)
+lt_make_orphan(LrIndex hold)
 {
-	lt_leave_to_watchdog(hold, wakes);
+	lt_leave_to_watchdog(hold);
 	lr_count(STAT_ORPHANS);
 }
 
@@ -281,9 +280,9 @@ lt_make_orphan(LrIndex hold, WakeList *wakes)
  * lt_free_and_nudge --- free a hold of which no store has anything
  */
 void
-lt_free_and_nudge(LrIndex hold, WakeList *wakes)
+lt_free_and_nudge(LrIndex hold)
 {
-	lt_nudge_after(lt_key_of(hold), lt_holds[hold].kind, wakes);
+	lt_nudge_after(lt_key_of(hold), lt_holds[hold].kind);
 	lt_free_hold(hold);
 }
 
@@ -294,7 +293,7 @@ lt_free_and_nudge(LrIndex hold, WakeList *wakes)
  * holds.  One that is HELD, against all rules, is left to the watchdog.
  */
 void
-lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
+lt_drop_lost_locked(LrIndex hold)
 {
 	bool		lost = lt_holds[hold].state == HOLD_LOST;
 
@@ -302,7 +301,7 @@ lt_drop_lost_locked(LrIndex hold, WakeList *wakes)
 	if (lost)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (lt_holds[hold].traces != 0)
-		lt_make_orphan(hold, wakes);
+		lt_make_orphan(hold);
 	else
 		lt_free_hold(hold);
 }
@@ -340,7 +339,7 @@ lt_make_record(LrIndex session)
  *	 W goes on: asks as 2, and stands behind all that wait by then
  */
 bool
-lt_disown(LrIndex session, WakeList *wakes)
+lt_disown(LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex		hold = lt_make_record(session);
@@ -355,7 +354,7 @@ lt_disown(LrIndex session, WakeList *wakes)
 	w->asked.disowned = w->asked.claim.owner;
 	w->asked.claim.owner = 0;
 	w->place.notified_at = 0;	/* the others need not wait for it any more */
-	lt_leave_to_watchdog(hold, wakes);
+	lt_leave_to_watchdog(hold);
 	return true;
 }
 
@@ -366,25 +365,25 @@ lt_disown(LrIndex session, WakeList *wakes)
  * later, by the store's clock, and would be refused for it.
  */
 void
-lt_disown_next(LrIndex session, WakeList *wakes)
+lt_disown_next(LrIndex session)
 {
 	LrIndex		next = lt_wait_of(session)->next;
 
 	if (lt_wait_of(session)->state == WAIT_PLACED)
 		return;
 	if (next != LR_NONE && lt_wait_of(next)->asked.claim.owner != 0)
-		(void) lt_disown(next, wakes);
+		(void) lt_disown(next);
 }
 
 /*
  * lose_forget_or_orphan --- a lock is gone from a store, but perhaps not from the other
  */
 static void
-lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
+lose_forget_or_orphan(LrIndex hold, StoreId where)
 {
 	lt_forget_gone(&lt_holds[hold], where);
 	if (lt_holds[hold].traces != 0)
-		lt_make_orphan(hold, wakes);
+		lt_make_orphan(hold);
 	else
 		lt_free_hold(hold);
 }
@@ -393,19 +392,19 @@ lose_forget_or_orphan(LrIndex hold, StoreId where, WakeList *wakes)
  * lose_handed --- a lock that was handed over is gone: its next session waits again
  */
 static void
-lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
+lose_handed(LrIndex hold, StoreId where, bool sure)
 {
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
 	lt_back_to_queue(h->session, true);
-	lt_disown_next(h->session, wakes);
-	lt_nudge_front(&key->queue, wakes);
+	lt_disown_next(h->session);
+	lt_nudge_front(&key->queue);
 	if (sure)
-		lose_forget_or_orphan(hold, where, wakes);
+		lose_forget_or_orphan(hold, where);
 	else
-		lt_make_orphan(hold, wakes);
-	lt_nudge_placeless(key, wakes);
+		lt_make_orphan(hold);
+	lt_nudge_placeless(key);
 }
 
 /*
@@ -413,19 +412,19 @@ lose_handed(LrIndex hold, StoreId where, bool sure, WakeList *wakes)
  */
 static void
 lose_gone(LrIndex hold, StoreId where, bool sure, LostReason reason,
-		  const char *taken_by, WakeList *wakes)
+		  const char *taken_by)
 {
 	if (lt_holds[hold].state == HOLD_HELD)
-		lose_locked(hold, where, sure, reason, taken_by, wakes);
+		lose_locked(hold, where, sure, reason, taken_by);
 	else if (lt_holds[hold].state == HOLD_HANDED)
-		lose_handed(hold, where, sure, wakes);
+		lose_handed(hold, where, sure);
 }
 
 void
 lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-			   const char *taken_by, WakeList *wakes)
+			   const char *taken_by)
 {
-	lose_gone(hold, where, true, reason, taken_by, wakes);
+	lose_gone(hold, where, true, reason, taken_by);
 }
 
 /*
@@ -433,11 +432,11 @@ lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
  * nobody here can use; the watchdog releases it
  */
 void
-lt_drop_handed(LrIndex session, WakeList *wakes)
+lt_drop_handed(LrIndex session)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
 
-	lose_handed(handed, lt_holds[handed].claim.store, false, wakes);
+	lose_handed(handed, lt_holds[handed].claim.store, false);
 }
 
 /* ----------
@@ -448,11 +447,9 @@ lt_drop_handed(LrIndex session, WakeList *wakes)
 void
 lt_drop_lost(LrIndex hold)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
-	lt_drop_lost_locked(hold, &wakes);
-	lt_unlock(lock, &wakes);
+	lt_lock_hold(hold);
+	lt_drop_lost_locked(hold);
+	lt_unlock();
 }
 
 /*
@@ -463,14 +460,11 @@ lt_drop_lost(LrIndex hold)
 void
 lt_lose(LrIndex hold, const StoreOp *op)
 {
-	LWLock	   *lock = lt_lock_owned(hold, op->owner);
-	WakeList	wakes = WAKE_NOBODY;
-
-	if (lock == NULL)
+	if (!lt_lock_owned(hold, op->owner))
 		return;
 	if (lt_moves(&lt_holds[hold]) == op->moves)
-		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op), &wakes);
-	lt_unlock(lock, &wakes);
+		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op));
+	lt_unlock();
 }
 
 /* ----------
@@ -510,7 +504,7 @@ lose_note_forced(uint32 hash, bool one, uint64 owner)
  * them may have got it just after that.  Then the lock is left to the watchdog.
  */
 static void
-lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner, WakeList *wakes)
+lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner)
 {
 	bool		sure = one && !lt_is_past(key, op->sent.topology);
 	LrIndex		next;
@@ -521,7 +515,7 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner, WakeList *wa
 
 		next = h->next;
 		if (!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
-			lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL, wakes);
+			lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL);
 	}
 }
 
@@ -539,16 +533,14 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner, WakeList *wa
 void
 lt_lose_forced(const LrName *name, const char *owner_text, const StoreOp *op)
 {
-	LWLock	   *lock = lt_partition(name->hash);
 	bool		one = owner_text != NULL;
 	uint64		owner = one ? lr_owner_number(owner_text) : 0;
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	lose_note_forced(name->hash, one, owner);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
-		lose_forced(key, op, one, owner, &wakes);
-	lt_unlock(lock, &wakes);
+		lose_forced(key, op, one, owner);
+	lt_unlock();
 }

@@ -31,9 +31,7 @@
 bool
 lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *hold)
 {
-	LWLock	   *lock = lt_partition(name->hash);
 	LockTerms	terms = {.kind = kind,.scope = scope,.amount = amount};
-	WakeList	wakes = WAKE_NOBODY;
 	TimestampTz now = GetCurrentTimestamp();
 	LrHold	   *h;
 
@@ -42,7 +40,7 @@ lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *
 	*hold = lt_alloc_hold();
 	h = &lt_holds[*hold];
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	lt_init_waiting_hold(*hold, lt_make_key(name->data, name->len, name->hash), &terms);
 	h->claim.owner = lr_new_owner();
 	h->state = HOLD_OWED;
@@ -50,18 +48,17 @@ lt_owe(const LrName *name, KindId kind, LockScope scope, int64 amount, LrIndex *
 	h->scope[scope].count = 1;
 	h->scope[scope].acquired_at = now;
 	lt_link_hold(*hold);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return true;
 }
 
 LrIndex
 lt_find_owed(const LrName *name, KindId kind)
 {
-	LWLock	   *lock = lt_partition(name->hash);
 	LrIndex		hold = LR_NONE;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(name->hash);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		for (hold = lt_keys[key].first_hold; hold != LR_NONE; hold = lt_holds[hold].next)
@@ -69,21 +66,19 @@ lt_find_owed(const LrName *name, KindId kind)
 				lt_holds[hold].session == LrMyProcNumber &&
 				lt_holds[hold].scope[SCOPE_XACT].count > 0)
 				break;
-	LWLockRelease(lock);
+	lt_unlock();
 	return hold;
 }
 
 void
 lt_owe_more(LrIndex hold, int64 amount)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
+	lt_lock_hold(hold);
 	Assert(lt_holds[hold].state == HOLD_OWED);
 	lt_holds[hold].given.amount += amount;
 	if (lt_holds[hold].given.amount == 0)
 		lt_free_hold(hold);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /* No lock: only its session writes the amount. */
@@ -96,28 +91,25 @@ lt_owed_amount(LrIndex hold)
 void
 lt_owed_done(LrIndex hold)
 {
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
-
+	lt_lock_hold(hold);
 	Assert(lt_holds[hold].state == HOLD_OWED);
 	lt_free_hold(hold);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 void
 lt_leave_owed(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	Assert(h->state == HOLD_OWED);
 	lt_first_trace(h, lt_claim_of(op, h->key));
 	h->expiry.ends_at = lr_now() + OWED_REPEATED;
-	lt_make_orphan(hold, &wakes);
+	lt_make_orphan(hold);
 	h->as.orphan.count.first_at = op->sent.at;
 	h->as.orphan.count.sent = op->sent.at != 0;
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /* ----------
@@ -151,12 +143,11 @@ void
 lt_not_counted(const DueItem *item)
 {
 	LrHold	   *h = &lt_holds[item->hold];
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 
-	if (lock == NULL)
+	if (!lt_lock_owned(item->hold, item->owner))
 		return;
 	h->as.orphan.count.sent--;
-	LWLockRelease(lock);
+	lt_unlock();
 }
 
 /*
@@ -172,12 +163,11 @@ lt_not_counted(const DueItem *item)
 bool
 lt_was_sent_once(const DueItem *item)
 {
-	LWLock	   *lock = lt_lock_owned(item->hold, item->owner);
 	bool		once;
 
-	if (lock == NULL)
+	if (!lt_lock_owned(item->hold, item->owner))
 		return false;
 	once = lt_holds[item->hold].as.orphan.count.sent == 1;
-	LWLockRelease(lock);
+	lt_unlock();
 	return once;
 }

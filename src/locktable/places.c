@@ -132,11 +132,11 @@ lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding stan
 }
 
 void
-lt_place_remove(LrPlaces *places, LrIndex session, WakeList *wakes)
+lt_place_remove(LrPlaces *places, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	lt_leave_line(session, wakes);
+	lt_leave_line(session);
 	lt_list_remove(&places->list, session);
 	if (!lr_kind(w->terms.kind)->passing)
 		places->nordered--;
@@ -180,7 +180,7 @@ lt_join_line(LrPlaces *places, LrIndex session)
  * line_begin --- the first session in line from there on may ask
  */
 static void
-line_begin(LrIndex session, WakeList *wakes)
+line_begin(LrIndex session)
 {
 	while (session != LR_NONE && lt_wait_of(session)->place.line_at == 0)
 		session = lt_wait_of(session)->next;
@@ -188,7 +188,7 @@ line_begin(LrIndex session, WakeList *wakes)
 		return;
 	if (lt_wait_of(session)->place.line_at == LR_NEVER)
 		lt_wait_of(session)->place.line_at = lr_now();
-	lt_add_to_wake(wakes, session);
+	lt_add_to_wake(session);
 }
 
 /*
@@ -198,7 +198,7 @@ line_begin(LrIndex session, WakeList *wakes)
  * Those that came after them, and have not asked yet, ask after them.
  */
 void
-lt_line_up(LrPlaces *places, WakeList *wakes)
+lt_line_up(LrPlaces *places)
 {
 	bool		behind = false;
 
@@ -212,7 +212,7 @@ lt_line_up(LrPlaces *places, WakeList *wakes)
 						  !lr_kind(w->terms.kind)->passing))
 			lt_join_line(places, i);
 	}
-	line_begin(places->list.head, wakes);
+	line_begin(places->list.head);
 }
 
 /*
@@ -222,7 +222,7 @@ lt_line_up(LrPlaces *places, WakeList *wakes)
  * suffices to judge by the first of them.
  */
 void
-lt_nudge_placeless(LrKey *key, WakeList *wakes)
+lt_nudge_placeless(LrKey *key)
 {
 	LrIndex		first = key->places.list.head;
 
@@ -231,7 +231,7 @@ lt_nudge_placeless(LrKey *key, WakeList *wakes)
 	while (lt_wait_of(first)->place.standing != STANDING_PLACELESS)
 		first = lt_wait_of(first)->next;
 	if (lt_fitting_hold(key, lt_wait_of(first), lr_now()) == LR_NONE)
-		lt_line_up(&key->places, wakes);
+		lt_line_up(&key->places);
 }
 
 /*
@@ -241,7 +241,7 @@ lt_nudge_placeless(LrKey *key, WakeList *wakes)
  * If this session is "unplaced", a session here has the lock.
  */
 void
-lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes)
+lt_note_clear(LrIndex hold, const StoreOp *create)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrKey	   *key = lt_key_of(hold);
@@ -254,7 +254,7 @@ lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes)
 	if (w->state == WAIT_PLACED)
 		lt_stand(&key->places, &w->place, STANDING_PLACELESS);
 	w->asked.trying = false;
-	lt_nudge_placeless(key, wakes);
+	lt_nudge_placeless(key);
 }
 
 /*
@@ -262,7 +262,7 @@ lt_note_clear(LrIndex hold, const StoreOp *create, WakeList *wakes)
  * ask
  */
 void
-lt_leave_line(LrIndex session, WakeList *wakes)
+lt_leave_line(LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 	bool		begun = w->place.line_at != LR_NEVER;
@@ -272,7 +272,7 @@ lt_leave_line(LrIndex session, WakeList *wakes)
 	w->place.line_at = 0;
 	lt_keys[w->key].places.nlined--;
 	if (begun)
-		line_begin(w->next, wakes);
+		line_begin(w->next);
 }
 
 /*
@@ -281,7 +281,7 @@ lt_leave_line(LrIndex session, WakeList *wakes)
  * Each of those before it gets its time, even if all of them are stopped.
  */
 bool
-lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
+lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again)
 {
 	LrWait	   *w = lt_wait_of(session);
 
@@ -294,7 +294,7 @@ lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again, WakeList *wakes)
 		if (before->place.line_at == 0)
 			continue;
 		if (before->place.line_at == LR_NEVER)
-			line_begin(i, wakes);
+			line_begin(i);
 		*look_again = before->place.line_at + LINE_PATIENCE;
 		if (now < *look_again)
 			return false;
@@ -316,10 +316,10 @@ lt_holds_up_line(const LrPlace *place, int64 now)
  * It is woken as well, since the process that had to wake it may have been stopped.
  */
 void
-lt_count_off(LrIndex session, WakeList *wakes)
+lt_count_off(LrIndex session)
 {
-	lt_add_to_wake(wakes, session);
-	line_begin(lt_wait_of(session)->next, wakes);
+	lt_add_to_wake(session);
+	line_begin(lt_wait_of(session)->next);
 }
 
 /* ----------
@@ -348,7 +348,7 @@ lt_find_place(const LrPlaces *places, uint64 owner)
  * Then the others wait for it, until it asks.
  */
 void
-lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
+lt_nudge_place(LrKey *key, uint64 owner, bool its_turn)
 {
 	LrIndex		session = lt_find_place(&key->places, owner);
 	LrWait	   *w;
@@ -360,17 +360,15 @@ lt_nudge_place(LrKey *key, uint64 owner, bool its_turn, WakeList *wakes)
 		w->woken_at = lr_now();
 	if (its_turn && w->place.notified_at == 0)
 		w->place.notified_at = lr_now();
-	lt_add_to_wake(wakes, session);
+	lt_add_to_wake(session);
 }
 
 void
 lt_wake_passing(const LrName *name)
 {
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	key = lt_find_key(name->data, name->len, name->hash);
 	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].places.list.head; i != LR_NONE;
 		 i = lt_wait_of(i)->next)
@@ -381,7 +379,7 @@ lt_wake_passing(const LrName *name)
 			continue;
 		if (w->woken_at == 0)
 			w->woken_at = lr_now();
-		lt_add_to_wake(&wakes, i);
+		lt_add_to_wake(i);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }

@@ -168,7 +168,7 @@ lt_queue_remove(LrQueue *queue, LrIndex session)
  * lt_nudge_front --- those in front may look again
  */
 void
-lt_nudge_front(const LrQueue *queue, WakeList *wakes)
+lt_nudge_front(const LrQueue *queue)
 {
 	int64		now;
 
@@ -179,7 +179,7 @@ lt_nudge_front(const LrQueue *queue, WakeList *wakes)
 	{
 		if (lt_wait_of(i)->woken_at == 0)
 			lt_wait_of(i)->woken_at = now;
-		lt_add_to_wake(wakes, i);
+		lt_add_to_wake(i);
 		if (i == queue->front_tail)
 			break;
 	}
@@ -191,12 +191,12 @@ lt_nudge_front(const LrQueue *queue, WakeList *wakes)
  * Sessions that could have had the key beside it have not waited for that.
  */
 void
-lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
+lt_nudge_after(LrKey *key, KindId kind)
 {
 	if (queue_front_has(&key->queue, queue_excludes(&key->queue, kind)))
-		lt_nudge_front(&key->queue, wakes);
+		lt_nudge_front(&key->queue);
 	if (lr_kind(kind)->placed)
-		lt_nudge_placeless(key, wakes);
+		lt_nudge_placeless(key);
 }
 
 /*
@@ -207,10 +207,10 @@ lt_nudge_after(LrKey *key, KindId kind, WakeList *wakes)
  * for, and nobody else would wake it.
  */
 void
-lt_nudge_beside(const LrQueue *queue, KindSet excluded, WakeList *wakes)
+lt_nudge_beside(const LrQueue *queue, KindSet excluded)
 {
 	if (queue_front_has(queue, ~excluded))
-		lt_nudge_front(queue, wakes);
+		lt_nudge_front(queue);
 }
 
 /*
@@ -220,7 +220,7 @@ lt_nudge_beside(const LrQueue *queue, KindSet excluded, WakeList *wakes)
  * lt_nudge_beside().
  */
 bool
-lt_leave_queue(LrIndex self, WakeList *wakes)
+lt_leave_queue(LrIndex self)
 {
 	LrWait	   *w = lt_wait_of(self);
 	LrKey	   *key = &lt_keys[w->key];
@@ -229,7 +229,7 @@ lt_leave_queue(LrIndex self, WakeList *wakes)
 	if (w->state == WAIT_QUEUED)
 		others = lt_queue_remove(&key->queue, self);
 	else if (w->state == WAIT_PLACED)
-		lt_place_remove(&key->places, self, wakes);
+		lt_place_remove(&key->places, self);
 	if (w->asleep)
 		pg_atomic_fetch_sub_u32(&lt_table->nwaiters, 1);
 	w->asleep = false;
@@ -284,7 +284,7 @@ lt_make_unqueued(const LrName *name, const LockTerms *terms)
  * each other by turns do not wake it each time.
  */
 void
-lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
+lt_fall_asleep(LrWait *w, int64 now)
 {
 	if (w->asleep)
 		return;
@@ -297,7 +297,7 @@ lt_fall_asleep(LrWait *w, int64 now, WakeList *wakes)
 		if (lr_has_store(s) &&
 			(int64) pg_atomic_read_u64(&lt_table->sleeps_until[s]) <= now + TICK_SOON)
 			return;
-	wakes->watchdog = true;
+	lt_add_watchdog();
 }
 
 /* ----------
@@ -417,7 +417,7 @@ order_behind(const LrList *list, const LrWait *w)
  * order_move --- the session waits in the order of the store from now on, in line, or no longer
  */
 static void
-order_move(LrKey *key, LrIndex session, bool to_places, WakeList *wakes)
+order_move(LrKey *key, LrIndex session, bool to_places)
 {
 	LrWait	   *w = lt_wait_of(session);
 
@@ -431,7 +431,7 @@ order_move(LrKey *key, LrIndex session, bool to_places, WakeList *wakes)
 	}
 	else
 	{
-		lt_place_remove(&key->places, session, wakes);
+		lt_place_remove(&key->places, session);
 		w->state = WAIT_QUEUED;
 		lt_queue_insert(&key->queue, session, order_behind(&key->queue.list, w));
 	}
@@ -442,7 +442,7 @@ order_move(LrKey *key, LrIndex session, bool to_places, WakeList *wakes)
  * them; returns that store
  */
 StoreId
-lt_keep_order(LrKey *key, WakeList *wakes)
+lt_keep_order(LrKey *key)
 {
 	StoreId		store = current_store();
 	bool		ordered = lr_store_can(store, STORE_HAS_ORDER);
@@ -456,10 +456,10 @@ lt_keep_order(LrKey *key, WakeList *wakes)
 	{
 		next = lt_wait_of(session)->next;
 		if (lt_is_placed_by(queue_kind(session), store) == ordered)
-			order_move(key, session, ordered, wakes);
+			order_move(key, session, ordered);
 	}
-	lt_line_up(&key->places, wakes);
-	lt_nudge_front(&key->queue, wakes);
+	lt_line_up(&key->places);
+	lt_nudge_front(&key->queue);
 	return store;
 }
 

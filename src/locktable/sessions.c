@@ -4,7 +4,7 @@
  *	  The lock table: slots of sessions, how they are woken and signalled; losses for the
  *	  server log.
  *
- * A process that changes a key under its partition lock notes in a WakeList which
+ * A process that changes a key under its partition lock notes which
  * sessions can go on, and wakes them after it has released the lock.  A session that
  * has lost a lock may have to be signalled (lockredis.on_lost); a lock for each few
  * sessions guards that, so that none is signalled once its commit has begun.
@@ -25,17 +25,22 @@
 
 #include "locktable/locktable_int.h"
 
-typedef struct Loser
-{
-	LrIndex		session;
-	int			pid;
-	OnLost		on_lost;
-} Loser;
+/* The partition that this process has locked; it never has two. */
+static LWLock *locked = NULL;
 
-/* The lists that belong to a WakeList, and who is in the first; see lt_make_wake_room(). */
-static LrIndex *wake_room = NULL;
-static bool *in_wake_room = NULL;
-static Loser *losers = NULL;
+/* What it has to do for a session after that: wake it, and signal it if it has lost a lock. */
+typedef struct WakeUp
+{
+	bool		listed;			/* in to_wake */
+	OnLost		on_lost;
+	int			pid;			/* of the session that has lost it */
+} WakeUp;
+
+/* By session, and those that are listed; see lt_make_wake_room(). */
+static WakeUp *wake_ups = NULL;
+static LrIndex *to_wake = NULL;
+static int	nto_wake = 0;
+static bool wakes_watchdog = false;
 
 /* ----------
  * Slots
@@ -86,38 +91,39 @@ lt_session_leave(void)
 void
 lt_make_wake_room(void)
 {
-	if (wake_room != NULL)
+	if (to_wake != NULL)
 		return;
-	in_wake_room = MemoryContextAllocZero(TopMemoryContext, sizeof(bool) * lt_table->nsessions);
-	losers = MemoryContextAlloc(TopMemoryContext, sizeof(Loser) * lt_table->nsessions);
-	wake_room = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * lt_table->nsessions);
+	wake_ups = MemoryContextAllocZero(TopMemoryContext, sizeof(WakeUp) * lt_table->nsessions);
+	to_wake = MemoryContextAlloc(TopMemoryContext, sizeof(LrIndex) * lt_table->nsessions);
 }
 
 /*
  * lt_add_to_wake --- the session can go on
  */
 void
-lt_add_to_wake(WakeList *wakes, LrIndex session)
+lt_add_to_wake(LrIndex session)
 {
-	if (in_wake_room[session])
+	if (wake_ups[session].listed)
 		return;
-	in_wake_room[session] = true;
-	wake_room[wakes->nsessions++] = session;
+	wake_ups[session] = (WakeUp) {.listed = true, .on_lost = ON_LOST_MARK};
+	to_wake[nto_wake++] = session;
 }
 
 /*
  * lt_add_loser --- the session has to be signalled; once, whatever it has lost
  */
 void
-lt_add_loser(WakeList *wakes, LrIndex session, OnLost on_lost)
+lt_add_loser(LrIndex session, OnLost on_lost)
 {
-	int			i = 0;
+	lt_add_to_wake(session);
+	wake_ups[session].on_lost = Max(wake_ups[session].on_lost, on_lost);
+	wake_ups[session].pid = lt_sessions[session].pid;
+}
 
-	while (i < wakes->nlosers && losers[i].session != session)
-		i++;
-	if (i == wakes->nlosers)
-		losers[wakes->nlosers++] = (Loser) {session, lt_sessions[session].pid, on_lost};
-	losers[i].on_lost = Max(losers[i].on_lost, on_lost);
+void
+lt_add_watchdog(void)
+{
+	wakes_watchdog = true;
 }
 
 void
@@ -133,10 +139,11 @@ lt_wake_session(LrIndex session)
  * wait for a synchronous standby then, which would not undo its commit.
  */
 static void
-sessions_signal(const Loser *loser)
+sessions_signal(LrIndex session)
 {
-	LrSession  *s = &lt_sessions[loser->session];
-	LWLock	   *lock = lt_signal_lock(loser->session);
+	const WakeUp *loser = &wake_ups[session];
+	LrSession  *s = &lt_sessions[session];
+	LWLock	   *lock = lt_signal_lock(session);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (s->pid == loser->pid && !s->committing &&
@@ -150,35 +157,28 @@ sessions_signal(const Loser *loser)
 }
 
 /*
- * lt_wake --- wake the sessions of the list; never under a lock
+ * sessions_wake --- wake those that can go on; never under a lock
  *
  * This process looks before it sleeps, and sees its own losses.
  */
-void
-lt_wake(const WakeList *wakes)
+static void
+sessions_wake(void)
 {
-	for (int i = 0; i < wakes->nsessions; i++)
+	for (int i = 0; i < nto_wake; i++)
 	{
-		in_wake_room[wake_room[i]] = false;
-		if (wake_room[i] != LrMyProcNumber)
-			lt_wake_session(wake_room[i]);
-	}
-	if (wakes->watchdog)
-		lr_wake_watchdog();
-	for (int i = 0; i < wakes->nlosers; i++)
-		if (losers[i].session != LrMyProcNumber)
-			sessions_signal(&losers[i]);
-}
+		LrIndex		session = to_wake[i];
 
-/*
- * lt_unlock --- release the lock, then wake the sessions that can go on
- */
-void
-lt_unlock(LWLock *lock, const WakeList *wakes)
-{
-	lt_check_change(lock);
-	LWLockRelease(lock);
-	lt_wake(wakes);
+		wake_ups[session].listed = false;
+		if (session == LrMyProcNumber)
+			continue;
+		lt_wake_session(session);
+		if (wake_ups[session].on_lost != ON_LOST_MARK)
+			sessions_signal(session);
+	}
+	if (wakes_watchdog)
+		lr_wake_watchdog();
+	nto_wake = 0;
+	wakes_watchdog = false;
 }
 
 /*
@@ -190,6 +190,80 @@ lt_wake_all_waiters(void)
 	for (LrIndex i = 0; i < lt_table->nsessions; i++)
 		if (lt_wait_of(i)->state != WAIT_NONE)
 			lt_wake_session(i);
+}
+
+/* ----------
+ * Partition locks
+ * ----------
+ */
+
+/*
+ * lt_lock --- lock the partition of the keys with that hash, to change it
+ */
+void
+lt_lock(uint32 hash)
+{
+	locked = lt_partition(hash);
+	LWLockAcquire(locked, LW_EXCLUSIVE);
+}
+
+/*
+ * lt_lock_shared --- likewise, only to read
+ */
+void
+lt_lock_shared(uint32 hash)
+{
+	locked = lt_partition(hash);
+	LWLockAcquire(locked, LW_SHARED);
+}
+
+/*
+ * lt_lock_hold --- lock the partition of a hold of this session; its key cannot change
+ */
+void
+lt_lock_hold(LrIndex hold)
+{
+	lt_lock(lt_key_of(hold)->hash);
+}
+
+/*
+ * lt_lock_owned --- likewise for a hold of any session, if it still has that owner
+ *
+ * False: the slot has another key or owner by now, and nothing is locked.
+ */
+bool
+lt_lock_owned(LrIndex hold, uint64 owner)
+{
+	uint32		hash = lt_key_of(hold)->hash;
+
+	lt_lock(hash);
+	if (lt_key_of(hold)->hash == hash && lt_holds[hold].claim.owner == owner)
+		return true;
+	LWLockRelease(locked);
+	return false;
+}
+
+/*
+ * lt_lock_slot --- likewise, whatever owner it has; false: it has none, or another one by
+ * now
+ */
+bool
+lt_lock_slot(LrIndex hold)
+{
+	uint64		owner = lt_holds[hold].claim.owner;
+
+	return owner != 0 && lt_lock_owned(hold, owner);
+}
+
+/*
+ * lt_unlock --- release the lock, then wake the processes that can go on
+ */
+void
+lt_unlock(void)
+{
+	lt_check_change(locked);
+	LWLockRelease(locked);
+	sessions_wake();
 }
 
 /* ----------

@@ -79,15 +79,14 @@ lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now)
 uint64
 lt_owner_beside(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	uint64		owner = 0;
 	LrIndex		own;
 
-	LWLockAcquire(lock, LW_SHARED);
+	lt_lock_shared(lt_key_of(hold)->hash);
 	own = lt_find_own(lt_key_of(hold), LrMyProcNumber, lt_holds[hold].kind, lr_now());
 	if (own != LR_NONE)
 		owner = lt_holds[own].claim.owner;
-	LWLockRelease(lock);
+	lt_unlock();
 	return owner;
 }
 
@@ -95,8 +94,7 @@ lt_owner_beside(LrIndex hold)
  * turn_judge --- may the session queue for the key?  "first": it stands behind nobody
  */
 static EnqueueResult
-turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now,
-		   KindId *other, WakeList *wakes)
+turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now, KindId *other)
 {
 	LrIndex		in_the_way = turn_find_other(key, kind, now);
 
@@ -108,7 +106,7 @@ turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now,
 	if (only_if_free &&
 		((!first && !lt_would_be_in_front(&key->queue, kind)) ||
 		 (lr_kind(kind)->placed && lt_has_placeless(&key->places)) ||
-		 lt_conflicting_hold(key, LrMyProcNumber, kind, now, wakes) != LR_NONE))
+		 lt_conflicting_hold(key, LrMyProcNumber, kind, now) != LR_NONE))
 		return ENQUEUE_BUSY;
 	return ENQUEUED;
 }
@@ -119,8 +117,6 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 {
 	LrIndex		self = LrMyProcNumber;
 	LrWait	   *w = lt_wait_of(self);
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 	EnqueueResult result;
 	int64		now;
@@ -133,17 +129,16 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 		return ENQUEUE_FULL;
 	*hold = lt_alloc_hold();
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	key = lt_make_key(name->data, name->len, name->hash);
 	lt_init_waiting_hold(*hold, key, terms);
-	store = lt_keep_order(&lt_keys[key], &wakes);
+	store = lt_keep_order(&lt_keys[key]);
 	placed = lt_is_placed_by(terms->kind, store);
 
 	/* Without a hold, nothing here depends on the time. */
 	now = lt_keys[key].first_hold != LR_NONE ? lr_now() : 0;
 	first = lt_find_own(&lt_keys[key], self, terms->kind, now) != LR_NONE;
-	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now,
-						other, &wakes);
+	result = turn_judge(&lt_keys[key], terms->kind, only_if_free, first || placed, now, other);
 	if (result != ENQUEUED)
 		lt_free_hold(*hold);
 	else
@@ -164,24 +159,22 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 			lt_queue_insert(&lt_keys[key].queue, self,
 							first ? LR_NONE : lt_keys[key].queue.list.tail);
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return result;
 }
 
 EnqueueResult
 lt_may_take(const LrName *name, KindId kind, KindId *other, bool *sent)
 {
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	EnqueueResult result = ENQUEUED;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	key = lt_find_key(name->data, name->len, name->hash);
 	*sent = key != LR_NONE && lt_find_sent(&lt_keys[key], kind, lr_now()) != LR_NONE;
 	if (key != LR_NONE)
-		result = turn_judge(&lt_keys[key], kind, true, false, lr_now(), other, &wakes);
-	lt_unlock(lock, &wakes);
+		result = turn_judge(&lt_keys[key], kind, true, false, lr_now(), other);
+	lt_unlock();
 	return result;
 }
 
@@ -191,21 +184,21 @@ lt_may_take(const LrName *name, KindId kind, KindId *other, bool *sent)
  * The next session may not have asked the store yet, and learns here who has the lock.
  */
 static void
-turn_give_up(WakeList *wakes)
+turn_give_up(void)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		key = w->key;
 
 	if (w->state == WAIT_HANDED)
 	{
-		lt_refuse_handed(wakes);
+		lt_refuse_handed();
 		return;
 	}
 	if (w->state == WAIT_QUEUED && w->next != LR_NONE &&
 		lt_wait_of(w->next)->blocker[0] == '\0')
 		strlcpy(lt_wait_of(w->next)->blocker, w->blocker, LR_OWNER_MAX);
-	if (lt_leave_queue(LrMyProcNumber, wakes))
-		lt_nudge_front(&lt_keys[key].queue, wakes);
+	if (lt_leave_queue(LrMyProcNumber))
+		lt_nudge_front(&lt_keys[key].queue);
 }
 
 /*
@@ -230,21 +223,20 @@ lt_give_up(LrIndex hold, const StoreOp *create, uint64 announced)
 {
 	const LrAsked *asked = &lt_wait_of(LrMyProcNumber)->asked;
 	LrHold	   *h = &lt_holds[hold];
-	LWLock	   *lock = lt_lock_hold(hold);
-	WakeList	wakes = WAKE_NOBODY;
 
+	lt_lock_hold(hold);
 	if (create != NULL)
 		turn_note_create(h, create);
 	else if (announced != 0 && asked->claim.owner == announced)
 		lt_first_trace(h, asked->claim);
-	turn_give_up(&wakes);
+	turn_give_up();
 	if (create != NULL)
-		lt_make_orphan(hold, &wakes);
+		lt_make_orphan(hold);
 	else if (h->traces != 0)
-		lt_leave_to_watchdog(hold, &wakes);
+		lt_leave_to_watchdog(hold);
 	else
 		lt_free_hold(hold);		/* and the key's entry, if it is unused now */
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /*
@@ -253,15 +245,13 @@ lt_give_up(LrIndex hold, const StoreOp *create, uint64 announced)
 void
 lt_orphan_unqueued(const LrName *name, const LockTerms *terms, const StoreOp *op)
 {
-	LWLock	   *lock = lt_partition(name->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		hold;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(name->hash);
 	hold = lt_make_unqueued(name, terms);
 	turn_note_create(&lt_holds[hold], op);
-	lt_make_orphan(hold, &wakes);
-	lt_unlock(lock, &wakes);
+	lt_make_orphan(hold);
+	lt_unlock();
 }
 
 /*
@@ -319,8 +309,8 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 		  uint64 *here)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_lock_hold(hold);
 
+	lt_lock_hold(hold);
 	*anew = w->asked.disowned != 0;
 	if (owner == 0 || w->asked.claim.owner != owner)
 	{
@@ -334,7 +324,7 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	w->asked.disowned = 0;
 	w->asked.until = until;
 	*here = w->asked.named = turn_owner_here(&lt_keys[w->key], w, store);
-	LWLockRelease(lock);
+	lt_unlock();
 	return owner;
 }
 
@@ -342,19 +332,19 @@ bool
 lt_leave_orphan(const StoreOp *op)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_lock_hold(w->hold);
-	WakeList	wakes = WAKE_NOBODY;
-	LrIndex		left = lt_make_record(LrMyProcNumber);
+	LrIndex		left;
 
+	lt_lock_hold(w->hold);
+	left = lt_make_record(LrMyProcNumber);
 	if (left != LR_NONE)
 	{
 		turn_note_create(&lt_holds[left], op);
-		lt_make_orphan(left, &wakes);
+		lt_make_orphan(left);
 		w->asked.claim.owner = 0;
 		if (w->state != WAIT_HANDED)
 			w->woken_at = 0;	/* that was our own doing */
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return left != LR_NONE;
 }
 
@@ -369,14 +359,12 @@ lt_leave_orphan(const StoreOp *op)
 void
 lt_fail_waiters(LrIndex hold, int min_replicas)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrKey	   *key;
 	LrIndex		session;
 	const LrWait *own = lt_wait_of(LrMyProcNumber);
 	bool		placed;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	placed = own->state == WAIT_PLACED || own->early;
 	key = &lt_keys[lt_holds[hold].key];
 	session = placed ? key->places.list.head : key->queue.list.head;
@@ -389,15 +377,15 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 			(!placed || (w->place.line_at != 0 && !w->asked.trying)))
 		{
 			if (placed)
-				lt_place_remove(&key->places, session, &wakes);
+				lt_place_remove(&key->places, session);
 			else if (lt_queue_remove(&key->queue, session))
-				lt_nudge_front(&key->queue, &wakes);
+				lt_nudge_front(&key->queue);
 			w->state = min_replicas > 0 ? WAIT_UNREPLICATED : WAIT_FAILED;
-			lt_add_to_wake(&wakes, session);
+			lt_add_to_wake(session);
 		}
 		session = next;
 	}
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }
 
 /*
@@ -416,11 +404,9 @@ turn_heeds_pause(const LrKey *key, KindId kind)
  * turn_in_front --- we are in front: may we ask the store?
  */
 static TurnResult
-turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
-			  int64 *look_again, WakeList *wakes)
+turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 {
-	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind,
-											 now, wakes);
+	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind, now);
 
 	if (holder != LR_NONE)
 	{
@@ -454,8 +440,7 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at,
  * turn_placed --- the store says whose turn it is: ask whenever there may be news
  */
 static TurnResult
-turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
-			WakeList *wakes)
+turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 {
 	if (w->place.standing == STANDING_PLACELESS)
 	{
@@ -465,15 +450,15 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again,
 		/* A session here will hand the lock over to it. */
 		if (here != LR_NONE)
 		{
-			lt_leave_line(LrMyProcNumber, wakes);
+			lt_leave_line(LrMyProcNumber);
 			w->woken_at = 0;
 			*look_again = lt_deadline(here);
 			return TURN_WAIT;
 		}
 		if (w->place.line_at == 0)
-			lt_line_up(&key->places, wakes);
+			lt_line_up(&key->places);
 	}
-	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again, wakes))
+	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again))
 		return TURN_WAIT;
 	if (w->place.standing == STANDING_PLACELESS || w->woken_at != 0 || now >= retry_at)
 	{
@@ -499,29 +484,27 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		StoreId *store)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	LWLock	   *lock = lt_partition(lt_key_of(*hold)->hash);
-	WakeList	wakes = WAKE_NOBODY;
 	int64		now = lr_now();
 	LrKey	   *key;
 	TurnResult	turn = TURN_WAIT;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(*hold)->hash);
 	w->looks_at = 0;
 	w->asked.trying = false;
 	key = &lt_keys[w->key];
-	*store = lt_keep_order(key, &wakes);
+	*store = lt_keep_order(key);
 
 	/* The watchdog releases what it has in a store that is not asked any more. */
 	if (w->asked.claim.owner != 0 && w->asked.claim.store != *store)
-		(void) lt_disown(LrMyProcNumber, &wakes);
+		(void) lt_disown(LrMyProcNumber);
 	if (w->state == WAIT_FAILED)
 		turn = TURN_FAILED;
 	else if (w->state == WAIT_UNREPLICATED)
 		turn = TURN_UNREPLICATED;
-	else if (w->state == WAIT_HANDED && lt_accept(hold, &wakes))
+	else if (w->state == WAIT_HANDED && lt_accept(hold))
 		turn = TURN_HANDED;
 	else if ((w->in_front || w->state == WAIT_PLACED) &&
-			 lt_awaits_sent(key, w, now, look_again, &wakes))
+			 lt_awaits_sent(key, w, now, look_again))
 	{
 		turn = TURN_SENT;
 		w->looks_at = *look_again;
@@ -531,25 +514,24 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 	else if (w->in_front || w->state == WAIT_PLACED)
 	{
 		turn = w->state == WAIT_PLACED ?
-			turn_placed(key, w, now, retry_at, look_again, &wakes) :
-			turn_in_front(key, w, now, retry_at, look_again, &wakes);
+			turn_placed(key, w, now, retry_at, look_again) :
+			turn_in_front(key, w, now, retry_at, look_again);
 		w->looks_at = turn == TURN_WAIT ? *look_again : now + lr_call_budget();
 	}
 	else
 	{
-		LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber,
-												 w->terms.kind, now, &wakes);
+		LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind, now);
 
 		*look_again = holder != LR_NONE ? lt_deadline(holder) :
 			now + lr_lease * LR_US_PER_MS;
 
 		/* Its announcement would get those before it in the queue refused. */
 		if (w->asked.claim.owner != 0)
-			(void) lt_disown(LrMyProcNumber, &wakes);
+			(void) lt_disown(LrMyProcNumber);
 	}
 	if (turn == TURN_WAIT || turn == TURN_SENT)
 	{
-		lt_fall_asleep(w, now, &wakes);
+		lt_fall_asleep(w, now);
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
@@ -561,7 +543,7 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		w->place.line_at = w->looks_at;
 	w->asked.trying = turn == TURN_TRY;
 	w->asked.until = w->asked.trying ? now + lr_call_budget() : 0;
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 	return turn;
 }
 
@@ -574,17 +556,15 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 void
 lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	WakeList	wakes = WAKE_NOBODY;
 	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
 	if (!waits && key->pause.until == 0 && w->place.line_at == 0)
 		return;
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	if (create->answer.clear && create->args.wait_ms != 0)
-		lt_note_clear(hold, create, &wakes);
+		lt_note_clear(hold, create);
 	if (waits)
 	{
 		strlcpy(w->blocker, owner, LR_OWNER_MAX);
@@ -593,8 +573,8 @@ lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner
 	}
 	lt_judge_pause(key, false);
 	if (w->place.standing != STANDING_PLACELESS)
-		lt_leave_line(LrMyProcNumber, &wakes);
+		lt_leave_line(LrMyProcNumber);
 	if (scarce && !key->queue.scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(&key->queue);
-	lt_unlock(lock, &wakes);
+	lt_unlock();
 }

@@ -83,17 +83,15 @@ void
 lt_wake_waiter(uint64 owner, const char *name, int name_len)
 {
 	uint32		hash = lr_name_hash(name, name_len);
-	LWLock	   *lock = lt_partition(hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(hash);
 	key = lt_find_key(name, name_len, hash);
 	if (key != LR_NONE && owner != 0)
-		lt_nudge_place(&lt_keys[key], owner, true, &wakes);
+		lt_nudge_place(&lt_keys[key], owner, true);
 	else if (key != LR_NONE)
-		lt_nudge_front(&lt_keys[key].queue, &wakes);
-	lt_unlock(lock, &wakes);
+		lt_nudge_front(&lt_keys[key].queue);
+	lt_unlock();
 }
 
 /*
@@ -105,7 +103,7 @@ lt_wake_waiter(uint64 owner, const char *name, int name_len)
  * nobody is behind the front, it keeps its place and is woken again.
  */
 static void
-watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
+watch_pass_over(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 	LrIndex		next = lt_wait_of(key->queue.front_tail)->next;
@@ -115,14 +113,14 @@ watch_pass_over(LrKey *key, LrIndex session, WakeList *wakes)
 	if (next == LR_NONE || lt_find_own(key, session, w->terms.kind, lr_now()) != LR_NONE)
 	{
 		w->woken_at = lr_now();
-		lt_add_to_wake(wakes, session);
+		lt_add_to_wake(session);
 		return;
 	}
 	w->woken_at = 0;
 	others = lt_queue_remove(&key->queue, session);
 	lt_queue_insert(&key->queue, session, next);
 	if (others)
-		lt_nudge_front(&key->queue, wakes);
+		lt_nudge_front(&key->queue);
 }
 
 /*
@@ -162,8 +160,6 @@ lt_pass_over_sleepers(void)
 	{
 		LrWait	   *w = lt_wait_of(i);
 		uint32		hash = lt_keys[w->key].hash;
-		WakeList	wakes = WAKE_NOBODY;
-		LWLock	   *lock;
 		bool		same;
 		bool		ignoring;
 
@@ -172,25 +168,22 @@ lt_pass_over_sleepers(void)
 			!lt_holds_up_line(&w->place, now))
 			continue;
 
-		lock = lt_partition(hash);
-		LWLockAcquire(lock, LW_EXCLUSIVE);
+		lt_lock(hash);
 		/* Of a wait that begins under another lock nothing is a second old. */
 		same = lt_keys[w->key].hash == hash;
 		ignoring = same && watch_is_ignoring(w, now);
 		/* Without a row for a record it stays in the way, but it keeps no lock. */
-		if (same && watch_has_left(w, now) && !lt_disown(i, &wakes))
+		if (same && watch_has_left(w, now) && !lt_disown(i))
 			ignoring = ignoring && w->state == WAIT_HANDED;
 		if (same && lt_holds_up_line(&w->place, now))
-			lt_count_off(i, &wakes);
+			lt_count_off(i);
 		if (!ignoring)
 			 /* it has run meanwhile, or is looked at again */ ;
 		else if (w->state == WAIT_HANDED)
-			lt_take_handed_back(i, &wakes);
+			lt_take_handed_back(i);
 		else if (w->in_front)
-			watch_pass_over(&lt_keys[w->key], i, &wakes);
-		lt_check_change(lock);
-		LWLockRelease(lock);
-		lt_wake(&wakes);
+			watch_pass_over(&lt_keys[w->key], i);
+		lt_unlock();
 	}
 }
 
@@ -257,18 +250,17 @@ subscription_of(LrIndex session)
 bool
 lt_want_subscription(LrIndex hold)
 {
-	LWLock	   *lock = lt_partition(lt_key_of(hold)->hash);
 	SubscriptionState *subscription;
 	bool		confirmed;
 	bool		wanted;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(lt_key_of(hold)->hash);
 	subscription = subscription_of(LrMyProcNumber);
 	confirmed = subscription != NULL && *subscription == SUB_CONFIRMED;
 	wanted = subscription != NULL && !confirmed;
 	if (wanted)
 		*subscription = SUB_WANTED;
-	LWLockRelease(lock);
+	lt_unlock();
 
 	if (wanted)
 	{
@@ -322,17 +314,15 @@ lt_wanted_subscriptions(SubscriptionCallback callback)
 		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
-		LWLock	   *lock;
 
 		if (!lt_is_waiting(w) || subscription_find(w, &topic, &owner) != SUB_WANTED)
 			continue;
 
 		key.len = 0;
-		lock = lt_partition(hash);
-		LWLockAcquire(lock, LW_SHARED);
+		lt_lock_shared(hash);
 		if (lt_waits_for(w, hash) && subscription_find(w, &topic, &owner) == SUB_WANTED)
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
-		LWLockRelease(lock);
+		lt_unlock();
 		if (key.len > 0)
 			callback(&key);
 	}
@@ -343,21 +333,21 @@ lt_wanted_subscriptions(SubscriptionCallback callback)
  * partition lock held
  */
 static void
-subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner, WakeList *wakes)
+subscription_confirmed(LrKey *key, LrTopic topic, uint64 owner)
 {
 	LrIndex		session;
 
 	if (!lr_topic_of_owners(topic))
 	{
 		key->subscription[topic] = SUB_CONFIRMED;
-		lt_nudge_front(&key->queue, wakes);
+		lt_nudge_front(&key->queue);
 		return;
 	}
 	session = lt_find_place(&key->places, owner);
 	if (session == LR_NONE)
 		return;
 	lt_wait_of(session)->place.subscription = SUB_CONFIRMED;
-	lt_nudge_place(key, owner, false, wakes);
+	lt_nudge_place(key, owner, false);
 }
 
 /*
@@ -369,15 +359,13 @@ void
 lt_subscription_confirmed(const TopicKey *topic)
 {
 	uint32		hash = lr_name_hash(topic->name, topic->len);
-	LWLock	   *lock = lt_partition(hash);
-	WakeList	wakes = WAKE_NOBODY;
 	LrIndex		key;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(hash);
 	key = lt_find_key(topic->name, topic->len, hash);
 	if (key != LR_NONE)
-		subscription_confirmed(&lt_keys[key], topic->topic, topic->owner, &wakes);
-	lt_unlock(lock, &wakes);
+		subscription_confirmed(&lt_keys[key], topic->topic, topic->owner);
+	lt_unlock();
 }
 
 /*
@@ -387,11 +375,10 @@ bool
 lt_end_subscription(const TopicKey *topic)
 {
 	uint32		hash = lr_name_hash(topic->name, topic->len);
-	LWLock	   *lock = lt_partition(hash);
 	LrIndex		key;
 	bool		unused = true;
 
-	LWLockAcquire(lock, LW_EXCLUSIVE);
+	lt_lock(hash);
 	key = lt_find_key(topic->name, topic->len, hash);
 	if (key != LR_NONE && lr_topic_of_owners(topic->topic))
 		unused = lt_find_place(&lt_keys[key].places, topic->owner) == LR_NONE;
@@ -401,7 +388,7 @@ lt_end_subscription(const TopicKey *topic)
 		if (unused)
 			lt_keys[key].subscription[topic->topic] = SUB_NONE;
 	}
-	LWLockRelease(lock);
+	lt_unlock();
 	return unused;
 }
 
@@ -430,15 +417,12 @@ lt_reset_subscriptions(void)
 {
 	for (int b = 0; b < lt_table->nbuckets; b++)
 	{
-		LWLock	   *lock;
-
 		if (lt_buckets[b] == LR_NONE)
 			continue;
-		lock = lt_partition(b);
-		LWLockAcquire(lock, LW_EXCLUSIVE);
+		lt_lock(b);
 		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
 			subscription_reset(&lt_keys[i]);
-		LWLockRelease(lock);
+		lt_unlock();
 	}
 	pg_atomic_write_u32(&lt_table->subscription_work, 1);
 }

@@ -155,20 +155,20 @@ check_accepted(LrIndex hold)
 			sim_fail("lock table", "hold %d was accepted, and is not due in store %d", hold, s);
 }
 
-extern bool __real_lt_accept(LrIndex *hold, WakeList *wakes);
-extern bool __wrap_lt_accept(LrIndex *hold, WakeList *wakes);
+extern bool __real_lt_accept(LrIndex *hold);
+extern bool __wrap_lt_accept(LrIndex *hold);
 
 /*
  * Who was handed it while he asked takes it only if his answer, or another one, says that.
  */
 bool
-__wrap_lt_accept(LrIndex *hold, WakeList *wakes)
+__wrap_lt_accept(LrIndex *hold)
 {
 	const LrWait *w = lt_wait_of(LrMyProcNumber);
 	bool		early = w->early;
 	uint64		place = w->asked.claim.owner;
 	StoreId		store = current_store();
-	bool		accepted = __real_lt_accept(hold, wakes);
+	bool		accepted = __real_lt_accept(hold);
 
 	if (accepted && place != 0 && w->asked.disowned != place)
 		sim_fail("left behind", "%s is accepted, and nobody gives the place back that was got meanwhile",
@@ -205,21 +205,21 @@ __wrap_lt_suspect_waiter(LrIndex session, uint64 generation)
 	__real_lt_suspect_waiter(session, generation);
 }
 
-extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes);
-extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes);
+extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
+extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
 
 /*
  * Who waits elsewhere since the question counts as later than those that have come here
  * meanwhile, if the time of the answer is taken.
  */
 void
-__wrap_lt_note_clear(LrIndex hold, const StoreOp *op, WakeList *wakes)
+__wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
 {
 	const LrKey *key = lt_key_of(hold);
 	int64		before = key->clear_at;
 	int64		since;
 
-	__real_lt_note_clear(hold, op, wakes);
+	__real_lt_note_clear(hold, op);
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
 		since > server_time(op->sent.at) && since < server_time(key->clear_at))
