@@ -57,12 +57,9 @@
 /* A connection that asks one node after the other. */
 typedef struct Scout
 {
-	RedisTarget target;
-	RedisConn	conn;
+	RedisPoller poller;
 	int64		leaves_at;		/* when to go on to the next one */
-	int64		next_try;
 	int64		asked_at;
-	int64		answer_until;	/* 0 = no reply is awaited */
 } Scout;
 
 /* Decides which cluster is ours. */
@@ -104,16 +101,6 @@ static ClusterWatch watch;
  * ----------
  */
 
-static Scout *
-scout_make(void)
-{
-	Scout	   *s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
-
-	redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[0]);
-	redis_conn_init(&s->conn, "scout", false);
-	return s;
-}
-
 /*
  * scouts_call_back --- end the connections of all scouts, which may go out again at that time
  */
@@ -122,9 +109,8 @@ scouts_call_back(int64 now)
 {
 	for (int i = 0; i < SCOUTS && watch.scout[i] != NULL; i++)
 	{
-		redis_conn_close(&watch.scout[i]->conn);
-		watch.scout[i]->next_try = now;
-		watch.scout[i]->answer_until = 0;
+		redis_conn_close(&watch.scout[i]->poller.conn);
+		watch.scout[i]->poller.next_try = now;
 	}
 }
 
@@ -142,52 +128,6 @@ decision_begin(int64 now)
 	d->began = now;
 	watch.next_ask = Min(watch.next_ask, now);
 	scouts_call_back(now);
-}
-
-/*
- * redis_cluster_watch_start --- begin with the present settings, of whichever topology
- *
- * If a node was refused, the nodes in lockredis.url decide again, as after a reload that
- * changes no setting.
- */
-void
-redis_cluster_watch_start(void)
-{
-	int64		now = lr_now();
-	bool		refused = watch.refused;
-
-	scouts_call_back(now);
-	watch.on = redis_url_is_cluster(lr_redis_url);
-	if (!watch.on)
-		return;
-
-	cluster_map_start();
-	watch.next_candidate = watch.next_seed = 0;
-	watch.next_ask = watch.asked_at = 0;
-	watch.wanted = cluster_wanted();
-	watch.decision.open = watch.refused = false;
-	watch.warned_at = watch.logged_at = 0;
-	for (int i = 0; i < SCOUTS; i++)
-		if (watch.scout[i] == NULL)
-			watch.scout[i] = scout_make();
-	if (refused || cluster_known()->n == 0)
-		decision_begin(now);
-}
-
-/*
- * redis_cluster_watch_reload --- the settings were read again and have not changed
- *
- * If a node was refused, a reload asks for a new decision: whoever reloads has seen the
- * warning, and says that lockredis.url is right.
- */
-void
-redis_cluster_watch_reload(void)
-{
-	if (!watch.on || !watch.refused)
-		return;
-	watch.refused = false;
-	watch.warned_at = 0;
-	decision_begin(lr_now());
 }
 
 /*
@@ -251,11 +191,11 @@ decision_take(const Scout *s, int64 now)
 	if (d->answered_at == 0)
 	{
 		d->answered_at = now;
-		redis_target_show(&s->target, d->first, sizeof(d->first));
+		redis_target_show(&s->poller.target, d->first, sizeof(d->first));
 		cluster_claims_ids(&watch.answer, &d->ids);
 	}
 	else if (!decision_names(d))
-		redis_target_show(&s->target, d->other, sizeof(d->other));
+		redis_target_show(&s->poller.target, d->other, sizeof(d->other));
 }
 
 /*
@@ -319,7 +259,7 @@ static bool
 scouts_are_back(void)
 {
 	for (int i = 0; i < SCOUTS; i++)
-		if (watch.scout[i]->conn.state != CONN_CLOSED)
+		if (watch.scout[i]->poller.conn.state != CONN_CLOSED)
 			return false;
 	return true;
 }
@@ -365,7 +305,7 @@ scout_choose_undecided(Scout *s)
 			continue;
 		d->asked |= 1U << n;
 		watch.next_seed = n + 1;
-		redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[n]);
+		redis_target_set_asked(&s->poller.target, TARGET_SEED, &lr_redis_url->hosts[n]);
 		return true;
 	}
 	return false;
@@ -386,81 +326,36 @@ scout_choose(Scout *s)
 
 		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nhosts)
 		{
-			redis_target_set_asked(&s->target, TARGET_SEED, &lr_redis_url->hosts[n - NODE_MASTERS]);
+			redis_target_set_asked(&s->poller.target, TARGET_SEED,
+								   &lr_redis_url->hosts[n - NODE_MASTERS]);
 			return true;
 		}
 		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, NULL))
 		{
-			redis_target_set_asked(&s->target, TARGET_SEED, &node.at);
+			redis_target_set_asked(&s->poller.target, TARGET_SEED, &node.at);
 			return true;
 		}
 	}
 	return false;
 }
 
-static void
-scout_failed(Scout *s, int64 now)
-{
-	const StoreError *error = &s->conn.failure.error;
-
-	if (cluster_open_slots() == SLOT_COUNT)
-		node_set_error(NODE_REDIS, error->address, error->detail);
-	topology_set_reason(error->detail);
-	redis_conn_close(&s->conn);
-	s->answer_until = 0;
-	s->next_try = now + (watch.decision.open ? 0 : SCOUT_RETRY);
-}
-
 /*
- * scout_connect --- true if the connection is ready
+ * scout_aim --- send it to the next node
  */
 static bool
-scout_connect(Scout *s, int64 now)
+scout_aim(RedisPoller *p)
 {
-	RedisConn  *c = &s->conn;
+	Scout	   *s = p->owner;
+	int64		now = lr_now();
 
-	if (c->state == CONN_READY && s->answer_until == 0 &&
-		(now >= s->leaves_at || redis_target_is_outdated(&s->target)))
-		redis_conn_close(c);
-	if (c->state == CONN_CLOSED)
+	if (!scout_choose(s))
 	{
-		if (now < s->next_try)
-			return false;
-		if (!scout_choose(s))
-		{
-			s->next_try = now + SCOUT_RETRY;
-			return false;
-		}
-		s->leaves_at = now + SCOUT_LIFE;
-		s->asked_at = 0;
-		redis_conn_open(c, &s->target, now + ANSWER_MAX);
+		p->next_try = now + SCOUT_RETRY;
+		return false;
 	}
-	if (c->state == CONN_READY)
-		return true;
-	redis_conn_advance(c);
-	if (c->state == CONN_CLOSED)
-		scout_failed(s, now);
-	return c->state == CONN_READY;
-}
-
-static void
-scout_ask(Scout *s, int64 now)
-{
-	resp_put_request(&s->conn.out, 2, "CLUSTER", "NODES");
-	s->asked_at = now;
-	s->answer_until = now + Min(ANSWER_MAX, lr_command_timeout * LR_US_PER_MS);
-	if (!redis_conn_flush(&s->conn))
-		scout_failed(s, now);
-}
-
-/*
- * scout_leave --- go on to the next node
- */
-static void
-scout_leave(Scout *s, int64 now)
-{
-	redis_conn_close(&s->conn);
-	s->next_try = now;
+	s->leaves_at = now + SCOUT_LIFE;
+	s->asked_at = 0;
+	return true;
 }
 
 /*
@@ -469,17 +364,17 @@ scout_leave(Scout *s, int64 now)
 static void
 scout_take_map(Scout *s, int64 now)
 {
-	s->answer_until = 0;
+	s->poller.answer_until = 0;
 	if (watch.decision.open)
 	{
 		decision_take(s, now);
-		scout_leave(s, now);
+		redis_conn_close(&s->poller.conn);
 	}
 	else if (cluster_map_is_ours(&watch.answer))
 		cluster_map_apply(&watch.answer);
 	else
 	{
-		watch_refuse(&s->target, now);
+		watch_refuse(&s->poller.target, now);
 		s->leaves_at = now;
 	}
 }
@@ -488,11 +383,11 @@ scout_take_map(Scout *s, int64 now)
  * scout_tell --- log what is wrong with the reply
  */
 static void
-scout_tell(const Scout *s, int64 now)
+scout_tell(const RedisConn *c)
 {
-	const StoreError *error = &s->conn.failure.error;
+	const StoreError *error = &c->failure.error;
 
-	if (watch_may_log(&watch.logged_at, now))
+	if (watch_may_log(&watch.logged_at, lr_now()))
 		ereport(LOG,
 				(errmsg("lockredis: the map of the cluster cannot be used"),
 				 errdetail_internal("%s: %s", error->address, error->detail)));
@@ -502,61 +397,132 @@ scout_tell(const Scout *s, int64 now)
  * scout_take --- take a reply, valid or not
  */
 static void
-scout_take(Scout *s, int64 now)
+scout_take(RedisPoller *p)
 {
-	const RedisValue *v = s->conn.in.values;
+	const RedisValue *v = p->conn.in.values;
 
-	if (s->answer_until != 0 && cluster_claims_read(&watch.answer, v, &s->target.url))
+	if (p->answer_until != 0 && cluster_claims_read(&watch.answer, v, &p->target.url))
 	{
-		scout_take_map(s, now);
+		scout_take_map(p->owner, lr_now());
 		return;
 	}
 	if (v->type == REDIS_REPLY_ERROR)
-		redis_conn_refused(&s->conn);
+		redis_conn_refused(&p->conn);
 	else
-		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED, "The node's answer makes no sense.");
-	scout_tell(s, now);
-	scout_failed(s, now);
+		redis_poller_no_sense(p);
+	scout_tell(&p->conn);
 }
 
 /*
- * scout_ended --- the connection was closed, by us or because of a failure
+ * scout_talk --- ask again when it is time, or go on to the next node
  */
 static void
-scout_ended(Scout *s, int64 now)
+scout_talk(RedisPoller *p)
 {
-	if (s->answer_until == 0 && s->conn.failure.error.detail[0] == '\0')
-		return;
-	if (s->conn.garbled)
-		scout_tell(s, now);
-	if (s->next_try <= now)
-		scout_failed(s, now);
-}
+	Scout	   *s = p->owner;
+	int64		now = lr_now();
 
-/*
- * scout_step --- one scout: connect, read what has come, and ask again when it is time
- */
-static void
-scout_step(Scout *s, int64 now)
-{
-	int			nreads = 0;
-
-	if (!scout_connect(s, now))
+	if (p->answer_until != 0)
 		return;
-	while (redis_conn_next(&s->conn, &nreads))
-		scout_take(s, now);
-	if (s->conn.state == CONN_CLOSED)
-		scout_ended(s, now);
-	else if (s->answer_until != 0 && now >= s->answer_until)
+	if (now >= s->leaves_at || redis_target_is_outdated(&p->target))
+		redis_conn_close(&p->conn);
+	else if (s->asked_at < watch.asked_at)
 	{
-		redis_conn_fail(&s->conn, ERRCODE_STORE_FAILED,
-						"The node did not answer in time.");
-		scout_failed(s, now);
+		resp_put_request(&p->conn.out, 2, "CLUSTER", "NODES");
+		s->asked_at = now;
+		p->answer_until = now + Min(ANSWER_MAX, lr_command_timeout * LR_US_PER_MS);
 	}
-	else if (s->answer_until == 0 && s->asked_at < watch.asked_at)
-		scout_ask(s, now);
-	else
-		(void) redis_conn_flush(&s->conn);
+}
+
+/*
+ * scout_lost --- it goes on to the next node; perhaps because this one has failed
+ */
+static void
+scout_lost(RedisPoller *p, bool was_ready)
+{
+	const StoreError *error = &p->conn.failure.error;
+	bool		failed = error->detail[0] != '\0';
+
+	p->next_try = lr_now() + (failed && !watch.decision.open ? SCOUT_RETRY : 0);
+	if (!failed)
+		return;
+	if (was_ready && p->conn.garbled)
+		scout_tell(&p->conn);
+	if (cluster_open_slots() == SLOT_COUNT)
+		node_set_error(NODE_REDIS, error->address, error->detail);
+	topology_set_reason(error->detail);
+}
+
+/* ----------
+ * All of it
+ * ----------
+ */
+
+/*
+ * scout_make --- a new one, which is sent out when it is stepped
+ */
+static Scout *
+scout_make(void)
+{
+	static const PollerRoutine routine = {
+		.role = "scout",
+		.connect_max = ANSWER_MAX,
+		.aim = scout_aim,
+		.take = scout_take,
+		.talk = scout_talk,
+		.lost = scout_lost
+	};
+	Scout	   *s = MemoryContextAllocZero(TopMemoryContext, sizeof(Scout));
+
+	redis_poller_init(&s->poller, &routine, s);
+	s->poller.wanted = true;
+	return s;
+}
+
+/*
+ * redis_cluster_watch_start --- begin with the present settings, of whichever topology
+ *
+ * If a node was refused, the nodes in lockredis.url decide again, as after a reload that
+ * changes no setting.
+ */
+void
+redis_cluster_watch_start(void)
+{
+	int64		now = lr_now();
+	bool		refused = watch.refused;
+
+	scouts_call_back(now);
+	watch.on = redis_url_is_cluster(lr_redis_url);
+	if (!watch.on)
+		return;
+
+	cluster_map_start();
+	watch.next_candidate = watch.next_seed = 0;
+	watch.next_ask = watch.asked_at = 0;
+	watch.wanted = cluster_wanted();
+	watch.decision.open = watch.refused = false;
+	watch.warned_at = watch.logged_at = 0;
+	for (int i = 0; i < SCOUTS; i++)
+		if (watch.scout[i] == NULL)
+			watch.scout[i] = scout_make();
+	if (refused || cluster_known()->n == 0)
+		decision_begin(now);
+}
+
+/*
+ * redis_cluster_watch_reload --- the settings were read again and have not changed
+ *
+ * If a node was refused, a reload asks for a new decision: whoever reloads has seen the
+ * warning, and says that lockredis.url is right.
+ */
+void
+redis_cluster_watch_reload(void)
+{
+	if (!watch.on || !watch.refused)
+		return;
+	watch.refused = false;
+	watch.warned_at = 0;
+	decision_begin(lr_now());
 }
 
 void
@@ -579,7 +545,7 @@ redis_cluster_watch_step(void)
 	}
 	cluster_map_step(now);
 	for (int i = 0; i < SCOUTS && (!watch.decision.open || now >= watch.decision.began); i++)
-		scout_step(watch.scout[i], now);
+		redis_poller_step(&watch.scout[i]->poller);
 	decision_look(now);
 }
 
@@ -590,13 +556,5 @@ redis_cluster_watch_interests(StoreInterests *in)
 		return;
 	store_wait_until(in, watch.next_ask);
 	for (int i = 0; i < SCOUTS; i++)
-	{
-		const Scout *s = watch.scout[i];
-
-		if (s->conn.state == CONN_CLOSED)
-			store_wait_until(in, s->next_try);
-		else if (s->answer_until != 0)
-			store_wait_until(in, s->answer_until);
-		redis_conn_interests(&s->conn, in);
-	}
+		redis_poller_interests(&watch.scout[i]->poller, in);
 }

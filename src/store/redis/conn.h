@@ -564,6 +564,65 @@ extern bool redis_conn_has_more(const RedisConn *c);
 extern void redis_conn_take_info(RedisConn *c, const char *info);
 
 /* ----------
+ * poller.c: A connection by which the watchdog asks a node again and again, or listens to it.
+ * ----------
+ */
+
+typedef struct RedisPoller RedisPoller;
+
+/* Who asks, and what.  All may close the connection. */
+typedef struct PollerRoutine
+{
+	const char *role;			/* of the connection */
+	int64		connect_max;	/* limit for connecting; 0: connect_timeout alone */
+	bool		pings;			/* PING when nothing was heard for a while */
+
+	/* Set the target; or false, and "next_try".  NULL: the target is set. */
+	bool		(*aim) (RedisPoller *p);
+
+	/* The connection is ready; a reply has come (conn.in.values). */
+	void		(*ready) (RedisPoller *p);
+	void		(*take) (RedisPoller *p);
+
+	/* Put the requests that are due, which are then sent. */
+	void		(*talk) (RedisPoller *p);
+
+	/* It was closed, or could not be made: set "next_try". */
+	void		(*lost) (RedisPoller *p, bool was_ready);
+} PollerRoutine;
+
+struct RedisPoller
+{
+	const PollerRoutine *routine;
+	void	   *owner;			/* for the routine */
+	RedisTarget target;
+	RedisConn	conn;
+	bool		wanted;			/* there is a reason to connect */
+	int64		next_try;
+	int64		retry_delay;	/* see redis_poller_back_off; 0 = the least */
+	int64		heard_at;
+	int64		answer_until;	/* a reply must come before that; 0 = none is awaited */
+	bool		pinged;			/* the first reply to come is that to a PING, as far as
+								 * requests are concerned */
+};
+
+/* Raises when out of memory.  Connects when stepped, if wanted. */
+extern void redis_poller_init(RedisPoller *p, const PollerRoutine *routine, void *owner);
+
+/* Do all that can be done without waiting. */
+extern void redis_poller_step(RedisPoller *p);
+extern void redis_poller_interests(const RedisPoller *p, StoreInterests *in);
+
+/* A reply has to come within command_timeout, unless one is awaited already. */
+extern void redis_poller_expect(RedisPoller *p);
+
+/* Close it, because the last reply was not one to what was asked. */
+extern void redis_poller_no_sense(RedisPoller *p);
+
+/* Connect again after 0.1 to 1 s, longer with each call. */
+extern void redis_poller_back_off(RedisPoller *p);
+
+/* ----------
  * listener.c: The listener of the store interface; StoreRoutine describes its functions.
  * ----------
  */

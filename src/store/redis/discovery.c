@@ -100,13 +100,10 @@ typedef struct Candidate
 typedef struct Claim
 {
 	RedisHost	at;				/* empty host: no node is asked */
-	RedisTarget target;
-	RedisConn	conn;
-	bool		made;			/* the connection was initialized in this process */
-	int64		asked_at;
-	int64		said_at;		/* asked_at of the last question answered with
-								 * yes; 0 = none */
-	int64		next_try;
+	RedisPoller poller;
+	bool		made;			/* the poller was initialized in this process */
+	int64		said_at;		/* when the last question was asked that was answered
+								 * with yes; 0 = none */
 } Claim;
 
 typedef struct Discovery
@@ -150,18 +147,39 @@ static Claim claim;
  */
 
 /*
+ * claim_ready --- the answer is yes: otherwise the handshake would have failed
+ */
+static void
+claim_ready(RedisPoller *p)
+{
+	claim.said_at = p->conn.connect.opened_at;
+	redis_conn_close(&p->conn);
+}
+
+static void
+claim_lost(RedisPoller *p, bool was_ready)
+{
+	p->next_try = lr_now() + CLAIM_INTERVAL;
+}
+
+/*
  * claim_ask --- ask this node from now on, repeatedly; NULL: ask none
  */
 static void
 claim_ask(const RedisHost *at)
 {
+	RedisPoller *p = &claim.poller;
+
 	if (at != NULL && redis_host_is_same(at, &claim.at))
 		return;
-	redis_conn_close(&claim.conn);
+	redis_conn_close(&p->conn);
 	memset(&claim.at, 0, sizeof(RedisHost));
-	if (at != NULL)
-		claim.at = *at;
-	claim.said_at = claim.next_try = 0;
+	claim.said_at = p->next_try = 0;
+	p->wanted = at != NULL;
+	if (at == NULL)
+		return;
+	claim.at = *at;
+	redis_target_set_asked(&p->target, TARGET_CLAIMANT, at);
 }
 
 /*
@@ -170,8 +188,14 @@ claim_ask(const RedisHost *at)
 static void
 claim_start(void)
 {
+	static const PollerRoutine routine = {
+		.role = "claim",
+		.ready = claim_ready,
+		.lost = claim_lost
+	};
+
 	if (!claim.made)
-		redis_conn_init(&claim.conn, "claim", false);
+		redis_poller_init(&claim.poller, &routine, NULL);
 	claim.made = true;
 	claim_ask(NULL);
 }
@@ -183,45 +207,6 @@ static bool
 claim_was_made(const RedisHost *at, int64 since)
 {
 	return claim.said_at != 0 && claim.said_at >= since && redis_host_is_same(at, &claim.at);
-}
-
-/*
- * claim_step --- do what can be done without waiting
- *
- * The handshake fails if the node says that it is not a master, so the connection
- * becomes READY only if the answer is yes.
- */
-static void
-claim_step(void)
-{
-	if (claim.at.host[0] == '\0')
-		return;
-	if (claim.conn.state == CONN_CLOSED)
-	{
-		if (lr_now() < claim.next_try)
-			return;
-		redis_target_set_asked(&claim.target, TARGET_CLAIMANT, &claim.at);
-		claim.asked_at = lr_now();
-		redis_conn_open(&claim.conn, &claim.target, LR_NEVER);
-	}
-	redis_conn_advance(&claim.conn);
-	if (claim.conn.state == CONN_READY)
-	{
-		claim.said_at = claim.asked_at;
-		redis_conn_close(&claim.conn);
-	}
-	if (claim.conn.state == CONN_CLOSED)
-		claim.next_try = lr_now() + CLAIM_INTERVAL;
-}
-
-static void
-claim_interests(StoreInterests *in)
-{
-	if (claim.at.host[0] == '\0')
-		return;
-	if (claim.conn.state == CONN_CLOSED)
-		store_wait_until(in, claim.next_try);
-	redis_conn_interests(&claim.conn, in);
 }
 
 /* ----------
@@ -813,7 +798,7 @@ tell_apart(RedisSentinel *s)
 
 		if (other == s || strcmp(other->run_id, s->run_id) != 0)
 			continue;
-		if (other->ask.state == CONN_READY)
+		if (other->ask.conn.state == CONN_READY)
 		{
 			sentinel_refuse(s);
 			sentinel_reconnect(other);
@@ -941,7 +926,7 @@ redis_discovery_step(void)
 	for (int i = 0; i < discovery.nsentinels; i++)
 		news = sentinel_step(discovery.sentinel[i], discovery.round_at) || news;
 	meet_sentinels();
-	claim_step();
+	redis_poller_step(&claim.poller);
 	now = lr_now();
 
 	/* We were stopped just now: the next step notes that, and asks again. */
@@ -974,7 +959,7 @@ redis_discovery_interests(StoreInterests *in)
 {
 	if (discovery.nsentinels == 0)
 		return;
-	claim_interests(in);
+	redis_poller_interests(&claim.poller, in);
 	store_wait_until(in, (discovery.judged && discovery.blind) ||
 					 (discovery.was_named && !topology_is_named()) ? 0 :
 					 discovery.judged || round_is_outdated() ? discovery.next_round :

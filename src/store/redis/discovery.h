@@ -43,31 +43,20 @@ typedef struct SentinelAnswer
 
 typedef struct RedisSentinel
 {
-	RedisTarget target;
+	RedisPoller ask;			/* the connection for questions */
+	RedisPoller ear;			/* the one that listens for news */
 	NodeState	state;
 	char		run_id[RUN_ID_LEN + 1]; /* which one it is; empty: not known */
 	bool		met;			/* its connection has been made since the caller looked */
-
-	/* The connection for questions. */
-	RedisConn	ask;
+	bool		news;			/* it has announced some in this step */
+	int64		since;			/* the answer that is wanted is to a question from then on */
 	int			nawaited;		/* number of replies still to come */
-	int64		answer_until;
-	int64		retry_delay;
-	int64		same_delay;		/* the same if it is the one of another name */
-	int64		next_try;
+	int64		same_delay;		/* retry_delay if it is the one of another name */
 	int64		failed_at;		/* last time that it could not be asked, or did
 								 * not answer */
 	int64		cut_off_at;		/* last time that a good connection to it ended */
 	SentinelAnswer coming;
 	SentinelAnswer answer;		/* the last complete one */
-
-	/* The connection that listens for news. */
-	RedisConn	ear;
-	bool		listening;
-	int64		heard_at;
-	int64		ear_until;		/* something must be received before that; 0 =
-								 * no limit */
-	int64		ear_next_try;
 } RedisSentinel;
 
 /* *s must be zeroed.  Raises when out of memory.  Connects when stepped. */

@@ -58,12 +58,6 @@
 #include "store/nodes.h"
 #include "store/redis/conn.h"
 
-#define RETRY_MIN			(100 * LR_US_PER_MS)
-#define RETRY_MAX			(1 * LR_US_PER_S)
-
-/* A connection that was silent for so long gets a PING. */
-#define PING_AFTER			(5 * LR_US_PER_S)
-
 /* When to repeat refused subscriptions: a right may be granted again. */
 #define REFUSED_MIN			(1 * LR_US_PER_S)
 #define REFUSED_MAX			(32 * LR_US_PER_S)
@@ -108,9 +102,7 @@ typedef struct NodeListener
 {
 	StoreListener *all;
 	int			number;			/* index in Channel.at */
-	RedisTarget target;
-	RedisConn	conn;
-	bool		dirty;			/* some channel needs a request */
+	RedisPoller poller;			/* wanted: some channel needs a request */
 	uint32		nsent;			/* requests sent over this connection, and answered */
 	uint32		nanswered;
 	bool		loss_logged;	/* since it was last READY */
@@ -118,11 +110,6 @@ typedef struct NodeListener
 	int64		refused_delay;	/* how long to wait from the next refusal until
 								 * all refused channels are requested again */
 	int64		refused_until;	/* when that is; 0 = none was refused */
-	int64		retry_delay;
-	int64		next_try;
-	int64		heard_at;
-	int64		answer_until;	/* something must be received before that; 0 =
-								 * no limit */
 } NodeListener;
 
 struct StoreListener
@@ -228,61 +215,40 @@ listener_void(const StoreListener *l)
  */
 
 /*
- * listener_node_open --- it connects when something is wanted
- */
-static NodeListener *
-listener_node_open(StoreListener *all, int number)
-{
-	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
-											 sizeof(NodeListener));
-
-	l->all = all;
-	l->number = number;
-	l->retry_delay = RETRY_MIN;
-	l->refused_delay = REFUSED_MIN;
-	redis_target_set(&l->target, all->n == 1 && lr_nmasters == 0 ? NODE_REDIS :
-					 NODE_MASTER + number);
-	redis_conn_init(&l->conn, "listener", false);
-	return l;
-}
-
-/*
- * listener_node_lost --- the connection was closed, or could not be made
+ * listener_lost --- the connection was closed, or could not be made
  */
 static void
-listener_node_lost(NodeListener *l)
+listener_lost(RedisPoller *p, bool was_ready)
 {
+	NodeListener *l = p->owner;
 	HASH_SEQ_STATUS seq;
 	Channel    *ch;
 	bool		subscribed = false;
 
-	l->dirty = false;
+	p->wanted = false;
 	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 	{
 		subscribed = subscribed || channel_is_subscribed(ch, l->number);
-		l->dirty = l->dirty || channel_is_wanted(l->all, ch, l->number);
+		p->wanted = p->wanted || channel_is_wanted(l->all, ch, l->number);
 		memset(&ch->at[l->number], 0, sizeof(ChannelAt));
 	}
 	l->nsent = l->nanswered = 0;
-	l->answer_until = 0;
 	l->refused_until = 0;
 	l->refused_delay = REFUSED_MIN;
-
-	l->next_try = lr_now() + l->retry_delay;
-	l->retry_delay = Min(l->retry_delay * 2, RETRY_MAX);
+	redis_poller_back_off(p);
 
 	/*
 	 * The node may close a connection without subscriptions as idle; not worth a log
 	 * line.
 	 */
-	if (!l->loss_logged && l->dirty)
+	if (!l->loss_logged && p->wanted)
 	{
 		l->loss_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: no release messages from the lock store at %s",
-						l->conn.failure.error.address),
-				 errdetail_internal("%s", l->conn.failure.error.detail)));
+						p->conn.failure.error.address),
+				 errdetail_internal("%s", p->conn.failure.error.detail)));
 	}
 	if (subscribed)
 		listener_void(l->all);
@@ -294,26 +260,19 @@ listener_node_lost(NodeListener *l)
  */
 
 static void
-listener_expect_answer(NodeListener *l)
-{
-	if (l->answer_until == 0)
-		l->answer_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
-}
-
-static void
 listener_put_request(NodeListener *l, Channel *ch, bool wanted)
 {
-	RespOut    *out = &l->conn.out;
+	RespOut    *out = &l->poller.conn.out;
 
 	resp_put_array(out, 2);
-	if (redis_conn_has_shards(&l->conn))
+	if (redis_conn_has_shards(&l->poller.conn))
 		resp_put_text(out, wanted ? "SSUBSCRIBE" : "SUNSUBSCRIBE");
 	else
 		resp_put_text(out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
 	resp_put_bulk(out, ch->key.channel, ch->key.len);
 	ch->at[l->number].asked = wanted;
 	ch->at[l->number].request = ++l->nsent;
-	listener_expect_answer(l);
+	redis_poller_expect(&l->poller);
 }
 
 /*
@@ -327,9 +286,9 @@ listener_put_requests(NodeListener *l)
 	HASH_SEQ_STATUS seq;
 	Channel    *ch;
 
-	if (!l->dirty)
+	if (!l->poller.wanted)
 		return;
-	l->dirty = false;
+	l->poller.wanted = false;
 
 	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
@@ -339,27 +298,14 @@ listener_put_requests(NodeListener *l)
 
 		if (at->request != 0 || (at->refused && wanted) || wanted == at->asked)
 			continue;
-		if (resp_out_is_high(&l->conn.out))
+		if (resp_out_is_high(&l->poller.conn.out))
 		{
-			l->dirty = true;
+			l->poller.wanted = true;
 			hash_seq_term(&seq);
 			return;
 		}
 		listener_put_request(l, ch, wanted);
 	}
-}
-
-/*
- * listener_ping_if_idle --- a dead connection may not show until something is sent
- */
-static void
-listener_ping_if_idle(NodeListener *l, int64 now)
-{
-	if (l->answer_until != 0 || now < l->heard_at + PING_AFTER)
-		return;
-	resp_put_request(&l->conn.out, 1, "PING");
-	l->nsent++;
-	listener_expect_answer(l);
 }
 
 /* ----------
@@ -396,14 +342,14 @@ listener_ask_again(NodeListener *l, int64 now)
 	if (l->refused_until == 0 || now < l->refused_until)
 		return;
 	l->refused_until = 0;
-	l->dirty = true;
+	l->poller.wanted = true;
 	hash_seq_init(&seq, l->all->channels);
 	while ((ch = hash_seq_search(&seq)) != NULL)
 		ch->at[l->number].refused = false;
 }
 
 /*
- * listener_asked --- the channel that the oldest unanswered request is about; NULL: it is a PING
+ * listener_asked --- the channel that the oldest unanswered request is about
  */
 static Channel *
 listener_asked(const NodeListener *l)
@@ -428,10 +374,8 @@ static void
 listener_answered(NodeListener *l, Channel *ch)
 {
 	l->nanswered++;
-	if (ch == NULL)
-		return;
 	ch->at[l->number].request = 0;
-	l->dirty = true;
+	l->poller.wanted = true;
 }
 
 /*
@@ -451,8 +395,7 @@ listener_is_pong(const RedisValue *v)
  * listener_take_refusal --- an error reply belongs to the oldest unanswered request
  *
  * The connection serves other keys, so it is kept.  Sessions that wait for a release of
- * this key get no confirmation and have to poll.  The reply to a PING is an error if Redis
- * cannot save its data, or if the user lacks the right; that says nothing of subscriptions.
+ * this key get no confirmation and have to poll.
  */
 static void
 listener_take_refusal(NodeListener *l)
@@ -461,9 +404,7 @@ listener_take_refusal(NodeListener *l)
 	Channel    *ch = listener_asked(l);
 
 	listener_answered(l, ch);
-	if (ch == NULL)
-		return;
-	(void) redis_error_words(l->conn.in.values, l->target.url.user, words,
+	(void) redis_error_words(l->poller.conn.in.values, l->poller.target.url.user, words,
 							 sizeof(words));
 	if (redis_words_begin(words, "MOVED"))
 		cluster_want_map();
@@ -472,7 +413,7 @@ listener_take_refusal(NodeListener *l)
 		l->refusal_logged = true;
 		ereport(LOG,
 				(errmsg("lockredis: the lock store at %s refused a subscription",
-						l->conn.failure.error.address),
+						l->poller.conn.failure.error.address),
 				 errdetail_internal("The node answered: %s", words),
 				 !redis_words_begin(words, "NOPERM") ? 0 :
 				 errhint("%s", _(redis_rights_hint))));
@@ -500,19 +441,24 @@ listener_take_end(NodeListener *l, Channel *ch)
 /*
  * listener_take_push --- take a message, or the answer to a request; false: it is
  * neither
+ *
+ * A PING is sent when no request is unanswered, so its reply is the first to come.  That is an
+ * error if Redis cannot save its data, or if the user lacks the right, which says nothing of
+ * subscriptions.
  */
 static bool
 listener_take_push(NodeListener *l)
 {
-	const RedisValue *v = l->conn.in.values;
-	bool		shards = redis_conn_has_shards(&l->conn);
+	RedisPoller *p = &l->poller;
+	const RedisValue *v = p->conn.in.values;
+	bool		shards = redis_conn_has_shards(&p->conn);
 	const char *word;
 	ChannelKey	key;
 	Channel    *ch;
 
-	if (l->nanswered != l->nsent && listener_is_pong(v))
+	if (p->pinged && (listener_is_pong(v) || v->type == REDIS_REPLY_ERROR))
 	{
-		listener_answered(l, NULL);
+		p->pinged = false;
 		return true;
 	}
 	if (l->nanswered != l->nsent && v->type == REDIS_REPLY_ERROR)
@@ -553,29 +499,16 @@ listener_take_push(NodeListener *l)
 	return true;
 }
 
-/*
- * listener_take_pushes --- read what is there; false when the connection is gone
- */
-static bool
-listener_take_pushes(NodeListener *l)
+static void
+listener_take(RedisPoller *p)
 {
-	RedisConn  *c = &l->conn;
-	int			nreads = 0;
+	NodeListener *l = p->owner;
 
-	while (redis_conn_next(c, &nreads))
-	{
-		l->heard_at = lr_now();
-		l->answer_until = 0;
-		if (!listener_take_push(l))
-			redis_conn_fail(c, ERRCODE_STORE_FAILED,
-							"The node's answer makes no sense.");
-	}
-	if (c->state == CONN_CLOSED)
-		return false;
-
-	if (l->nanswered != l->nsent)
-		listener_expect_answer(l);
-	return true;
+	p->answer_until = 0;
+	if (!listener_take_push(l))
+		redis_poller_no_sense(p);
+	else if (l->nanswered != l->nsent)
+		redis_poller_expect(p);
 }
 
 /* ----------
@@ -584,126 +517,102 @@ listener_take_pushes(NodeListener *l)
  */
 
 /*
- * listener_change_target --- the settings have changed: connect to the present target
+ * listener_ready --- it is connected
  */
 static void
-listener_change_target(NodeListener *l)
+listener_ready(RedisPoller *p)
 {
-	bool		was_ready = l->conn.state == CONN_READY;
-
-	redis_conn_close(&l->conn);
-	redis_target_set(&l->target, l->target.node);
-	if (was_ready)
-	{
-		listener_node_lost(l);
-		l->next_try = lr_now();
-	}
-}
-
-/*
- * listener_connect --- connect if it is time; true if the connection is ready
- */
-static bool
-listener_connect(NodeListener *l)
-{
-	RedisConn  *c = &l->conn;
-	int64		now = lr_now();
-
-	/*
-	 * Do not send the password to where a former lockredis.url points.
-	 */
-	if ((redis_target_is_outdated(&l->target) && c->state != CONN_HANDSHAKE) ||
-		redis_conn_is_other(c))
-		listener_change_target(l);
-	if (c->state == CONN_READY)
-		return true;
-
-	if (c->state == CONN_CLOSED)
-	{
-		if (!l->dirty || now < l->next_try)
-			return false;
-		redis_conn_open(c, &l->target, LR_NEVER);
-	}
-	redis_conn_advance(c);
-	if (c->state == CONN_CLOSED)
-	{
-		listener_node_lost(l);
-		return false;
-	}
-	if (c->state != CONN_READY)
-		return false;
+	NodeListener *l = p->owner;
 
 	lr_count(STAT_CONNECTS);
-	l->retry_delay = RETRY_MIN;
-	l->heard_at = now;
-	l->dirty = true;
+	p->retry_delay = 0;
+	p->wanted = true;
 	l->refusal_logged = false;
 	if (l->loss_logged)
 	{
 		l->loss_logged = false;
 		ereport(LOG,
 				(errmsg("lockredis: release messages from the lock store at %s are back",
-						c->failure.error.address)));
+						p->conn.failure.error.address)));
 	}
-	return true;
+}
+
+static void
+listener_talk(RedisPoller *p)
+{
+	listener_ask_again(p->owner, lr_now());
+	listener_put_requests(p->owner);
 }
 
 /*
- * listener_talk --- take what has come, and send what is due; false when the connection
- * is gone
+ * listener_node_open --- it connects when something is wanted
  */
-static bool
-listener_talk(NodeListener *l)
+static NodeListener *
+listener_node_open(StoreListener *all, int number)
 {
-	RedisConn  *c = &l->conn;
-	int64		now;
+	static const PollerRoutine routine = {
+		.role = "listener",
+		.pings = true,
+		.ready = listener_ready,
+		.take = listener_take,
+		.talk = listener_talk,
+		.lost = listener_lost
+	};
+	NodeListener *l = MemoryContextAllocZero(TopMemoryContext,
+											 sizeof(NodeListener));
 
-	if (!listener_take_pushes(l))
-		return false;
-	now = lr_now();
-	if (l->answer_until != 0 && now >= l->answer_until)
-	{
-		redis_conn_fail(c, ERRCODE_STORE_FAILED,
-						"The node did not answer in time.");
-		return false;
-	}
-	listener_ping_if_idle(l, now);
-	listener_ask_again(l, now);
+	redis_poller_init(&l->poller, &routine, l);
+	l->all = all;
+	l->number = number;
+	l->refused_delay = REFUSED_MIN;
+	redis_target_set(&l->poller.target, all->n == 1 && lr_nmasters == 0 ? NODE_REDIS :
+					 NODE_MASTER + number);
+	return l;
+}
 
-	do
-	{
-		listener_put_requests(l);
-		(void) redis_conn_flush(c);
-	} while (c->state == CONN_READY && l->dirty && resp_out_is_empty(&c->out));
-	return c->state == CONN_READY;
+/*
+ * listener_look_at_target --- if the settings have changed, connect to the present target
+ *
+ * Do not send the password to where a former lockredis.url points.
+ */
+static void
+listener_look_at_target(NodeListener *l)
+{
+	RedisPoller *p = &l->poller;
+	RedisConnState state = p->conn.state;
+
+	if ((!redis_target_is_outdated(&p->target) || state == CONN_HANDSHAKE) &&
+		!redis_conn_is_other(&p->conn))
+		return;
+	redis_conn_close(&p->conn);
+	redis_target_set(&p->target, p->target.node);
+	if (state != CONN_READY)
+		return;
+	listener_lost(p, true);
+	p->next_try = lr_now();
 }
 
 static void
 listener_node_step(NodeListener *l)
 {
-	if (listener_connect(l) && !listener_talk(l))
-		listener_node_lost(l);
+	listener_look_at_target(l);
+	redis_poller_step(&l->poller);
 }
 
 /* What one node's connection waits for. */
 static void
 listener_node_interests(const NodeListener *l, StoreInterests *in)
 {
-	const RedisConn *c = &l->conn;
+	const RedisConn *c = &l->poller.conn;
 
-	if (c->state == CONN_CLOSED && l->dirty)
-		store_wait_until(in, l->next_try);
-	else if (c->state == CONN_READY)
-	{
-		store_wait_until(in, l->answer_until != 0 ? l->answer_until :
-						 l->heard_at + PING_AFTER);
-		if (l->refused_until != 0)
-			store_wait_until(in, l->refused_until);
-		/* Something has been requested since the last step. */
-		if (l->dirty && resp_out_is_empty(&c->out))
-			store_wait_until(in, 0);
-	}
-	redis_conn_interests(c, in);
+	redis_poller_interests(&l->poller, in);
+	if (c->state != CONN_READY)
+		return;
+	if (l->refused_until != 0)
+		store_wait_until(in, l->refused_until);
+	/* Something has been requested since the last step. */
+	if (l->poller.wanted && resp_out_is_empty(&c->out))
+		store_wait_until(in, 0);
 }
 
 /* ----------
@@ -724,7 +633,7 @@ channel_touch(StoreListener *l, const Channel *ch)
 		if (wanted && l->node[i] == NULL)
 			l->node[i] = listener_node_open(l, i);
 		if (wanted || ch->at[i].asked || ch->at[i].request != 0)
-			l->node[i]->dirty = true;
+			l->node[i]->poller.wanted = true;
 	}
 }
 
@@ -813,7 +722,7 @@ redis_listener_close(StoreListener *l)
 	for (int i = 0; i < NODE_MASTERS; i++)
 		if (l->node[i] != NULL)
 		{
-			redis_conn_free(&l->node[i]->conn);
+			redis_conn_free(&l->node[i]->poller.conn);
 			pfree(l->node[i]);
 		}
 	hash_destroy(l->channels);

@@ -28,11 +28,11 @@
 #include "store/nodes.h"
 #include "store/redis/discovery.h"
 
-#define RETRY_MIN			(100 * LR_US_PER_MS)
-#define RETRY_MAX			LR_US_PER_S
+/* A good connection may end that seldom, and the Sentinel is not down. */
+#define CUT_OFF_MIN			LR_US_PER_S
 
-/* A connection that was silent for so long gets a PING. */
-#define PING_AFTER			(5 * LR_US_PER_S)
+/* When to listen again after the connection for that has ended. */
+#define EAR_RETRY			LR_US_PER_S
 
 /*
  * A name that led to the Sentinel of another name is tried again after this; the longer it
@@ -56,74 +56,54 @@ static const char *const doubtful_states[] = {
 	"select_slave", "send_slaveof_noone", "wait_promotion"
 };
 
-void
-sentinel_open(RedisSentinel *s, int number)
-{
-	redis_target_set_sentinel(&s->target, number);
-	redis_conn_init(&s->ask, "sentinel", false);
-	redis_conn_init(&s->ear, "sentinel-listener", false);
-	s->state = NODE_CONNECTING;
-	s->retry_delay = RETRY_MIN;
-	node_appear(s->target.node);
-}
-
-void
-sentinel_close(RedisSentinel *s)
-{
-	redis_conn_free(&s->ask);
-	redis_conn_free(&s->ear);
-	node_vanish(s->target.node);
-}
-
 /* ----------
  * Up and down
  * ----------
  */
 
 /*
- * sentinel_is_down --- it could not be reached, or has sent something useless
+ * sentinel_is_down --- it could not be reached, or cannot be used
  *
  * The reason is in the connection, which has been closed.
  */
 static void
 sentinel_is_down(RedisSentinel *s)
 {
-	const StoreError *error = &s->ask.failure.error;
-	int64		now = lr_now();
+	const StoreError *error = &s->ask.conn.failure.error;
 
-	s->nawaited = 0;
-	s->failed_at = now;
-	s->next_try = now + s->retry_delay;
-	s->retry_delay = Min(s->retry_delay * 2, RETRY_MAX);
-	node_set_error(s->target.node, error->address, error->detail);
+	s->failed_at = lr_now();
+	redis_poller_back_off(&s->ask);
+	s->ear.wanted = false;
+	node_set_error(s->ask.target.node, error->address, error->detail);
 	if (s->state == NODE_DOWN)
 		return;
 	s->state = NODE_DOWN;
-	node_set_state(s->target.node, NODE_DOWN);
+	node_set_state(s->ask.target.node, NODE_DOWN);
 	ereport(LOG,
 			(errmsg("lockredis: the Sentinel at %s is down", error->address),
 			 errdetail_internal("%s", error->detail)));
 }
 
 /*
- * sentinel_is_cut_off --- a good connection has ended
+ * sentinel_lost --- the connection for questions has ended, or could not be made
  *
- * That says nothing about the Sentinel: connect again at once, and wait for it.  But a
- * Sentinel that closes each connection is down.
+ * The end of a good one says nothing about the Sentinel: connect again at once, and wait for it.
+ * But a Sentinel with which each connection ends is down.
  */
 static void
-sentinel_is_cut_off(RedisSentinel *s)
+sentinel_lost(RedisPoller *p, bool was_ready)
 {
+	RedisSentinel *s = p->owner;
 	int64		now = lr_now();
 
-	if (s->state != NODE_UP || now - s->cut_off_at < RETRY_MAX)
+	s->nawaited = 0;
+	if (!was_ready || s->state != NODE_UP || now - s->cut_off_at < CUT_OFF_MIN)
 	{
 		sentinel_is_down(s);
 		return;
 	}
 	s->cut_off_at = now;
-	s->nawaited = 0;
-	s->next_try = 0;
+	p->next_try = 0;
 }
 
 /*
@@ -132,29 +112,23 @@ sentinel_is_cut_off(RedisSentinel *s)
 static void
 sentinel_is_up(RedisSentinel *s)
 {
-	const char *address = s->ask.failure.error.address;
+	const RedisConn *c = &s->ask.conn;
+	const char *address = c->failure.error.address;
+	NodeId		node = s->ask.target.node;
 
-	s->retry_delay = RETRY_MIN;
-	s->same_delay = 0;
-	node_set_round_trip(s->target.node, lr_now() - s->answer.asked_at);
+	s->ask.retry_delay = s->same_delay = 0;
+	s->ear.wanted = true;
+	node_set_round_trip(node, lr_now() - s->answer.asked_at);
 	if (s->state == NODE_UP)
 		return;
-	node_set_facts(s->target.node, address, s->ask.facts.version, NULL,
-				   ROLE_SENTINEL);
-	if (redis_tls_is_on(&s->ask.tls))
-		node_set_certificate(s->target.node, redis_tls_expires(&s->ask.tls));
+	node_set_facts(node, address, c->facts.version, NULL, ROLE_SENTINEL);
+	if (redis_tls_is_on(&c->tls))
+		node_set_certificate(node, redis_tls_expires(&c->tls));
 	if (s->state == NODE_DOWN)
 		ereport(LOG,
 				(errmsg("lockredis: the Sentinel at %s is up", address)));
 	s->state = NODE_UP;
-	node_set_state(s->target.node, NODE_UP);
-}
-
-static void
-sentinel_fail(RedisSentinel *s, const char *detail)
-{
-	redis_conn_fail(&s->ask, ERRCODE_STORE_FAILED, "%s", detail);
-	sentinel_is_down(s);
+	node_set_state(node, NODE_UP);
 }
 
 /* ----------
@@ -169,9 +143,10 @@ sentinel_fail(RedisSentinel *s, const char *detail)
  * remains so until somebody says that there is none.
  */
 static void
-sentinel_meet(RedisSentinel *s)
+sentinel_meet(RedisPoller *p)
 {
-	const char *run_id = s->ask.facts.run_id;
+	RedisSentinel *s = p->owner;
+	const char *run_id = p->conn.facts.run_id;
 
 	s->met = true;
 	if (strcmp(s->run_id, run_id) == 0)
@@ -190,22 +165,25 @@ sentinel_refuse(RedisSentinel *s)
 {
 	s->answer.of_another = true;
 	s->run_id[0] = '\0';
-	redis_conn_close(&s->ear);
-	redis_target_want_addresses(&s->target, WANT_REACHABLE);
-	if (s->ask.state != CONN_READY)
+	redis_conn_close(&s->ear.conn);
+	redis_target_want_addresses(&s->ask.target, WANT_REACHABLE);
+	if (s->ask.conn.state != CONN_READY)
 		return;
-	sentinel_fail(s, "It is the same Sentinel as that of another name in lockredis.url.");
+	redis_conn_fail(&s->ask.conn, ERRCODE_STORE_FAILED,
+					"It is the same Sentinel as that of another name in lockredis.url.");
+	s->nawaited = 0;
+	sentinel_is_down(s);
 	s->same_delay = Min(Max(s->same_delay * 2, RETRY_SAME_MIN), RETRY_SAME_MAX);
-	s->next_try = lr_now() + s->same_delay;
+	s->ask.next_try = lr_now() + s->same_delay;
 }
 
 void
 sentinel_reconnect(RedisSentinel *s)
 {
-	redis_target_want_addresses(&s->target, WANT_REACHABLE);
-	redis_conn_close(&s->ask);
+	redis_target_want_addresses(&s->ask.target, WANT_REACHABLE);
+	redis_conn_close(&s->ask.conn);
 	s->nawaited = 0;
-	s->next_try = 0;
+	s->ask.next_try = 0;
 }
 
 /* ----------
@@ -222,14 +200,13 @@ sentinel_put_question(RedisSentinel *s)
 	static const char *const words[QUESTION_REPLIES] = {
 		"MASTER", "GET-MASTER-ADDR-BY-NAME"
 	};
-	int64		now = lr_now();
 
 	for (int i = 0; i < QUESTION_REPLIES; i++)
-		resp_put_request(&s->ask.out, 3, "SENTINEL", words[i], s->target.url.service);
+		resp_put_request(&s->ask.conn.out, 3, "SENTINEL", words[i], s->ask.target.url.service);
 	memset(&s->coming, 0, sizeof(SentinelAnswer));
-	s->coming.asked_at = now;
+	s->coming.asked_at = lr_now();
 	s->nawaited = QUESTION_REPLIES;
-	s->answer_until = now + lr_command_timeout * LR_US_PER_MS;
+	redis_poller_expect(&s->ask);
 }
 
 static bool
@@ -300,121 +277,63 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
 }
 
 /*
- * sentinel_take_refusal --- an error reply; true if it only means that the service is
- * not known
+ * sentinel_take_part --- parse the reply to one of both commands; false if it is not valid
+ *
+ * The only errors that come here mean that the service is not known.
  */
 static bool
-sentinel_take_refusal(RedisSentinel *s, const RedisValue *v)
+sentinel_take_part(RedisSentinel *s, const RedisValue *v)
 {
-	if (redis_words_begin(v->str, "ERR No such master"))
+	if (v->type == REDIS_REPLY_ERROR)
 	{
 		s->coming.known = false;
 		return true;
 	}
-	redis_conn_refused(&s->ask);
-	sentinel_is_down(s);
-	return false;
+	return s->nawaited == QUESTION_REPLIES ? sentinel_take_master(&s->coming, v) :
+		sentinel_take_address(&s->coming, v);
 }
 
 /*
- * sentinel_take_reply --- take the next reply; false: the connection has been closed
+ * sentinel_take --- take the next reply
  */
-static bool
-sentinel_take_reply(RedisSentinel *s)
+static void
+sentinel_take(RedisPoller *p)
 {
-	const RedisValue *v = s->ask.in.values;
-	bool		first = s->nawaited == QUESTION_REPLIES;
+	RedisSentinel *s = p->owner;
+	const RedisValue *v = p->conn.in.values;
 
-	if (s->nawaited == 0)
+	if (v->type == REDIS_REPLY_ERROR && !redis_words_begin(v->str, "ERR No such master"))
+		redis_conn_refused(&p->conn);
+	else if (s->nawaited == 0 || !sentinel_take_part(s, v))
+		redis_poller_no_sense(p);
+	else if (--s->nawaited == 0)
 	{
-		sentinel_fail(s, "The node sent something that was not asked for.");
-		return false;
-	}
-	if (v->type == REDIS_REPLY_ERROR)
-	{
-		if (!sentinel_take_refusal(s, v))
-			return false;
-	}
-	else if (!(first ? sentinel_take_master(&s->coming, v) :
-			   sentinel_take_address(&s->coming, v)))
-	{
-		sentinel_fail(s, "The node's answer makes no sense.");
-		return false;
-	}
-	if (--s->nawaited == 0)
-	{
+		p->answer_until = 0;
 		s->answer = s->coming;
 		sentinel_is_up(s);
 	}
-	return true;
 }
 
 /*
- * sentinel_read --- read its replies; false: the connection is gone
- */
-static bool
-sentinel_read(RedisSentinel *s)
-{
-	int			nreads = 0;
-
-	while (redis_conn_next(&s->ask, &nreads))
-		if (!sentinel_take_reply(s))
-			return false;
-	if (s->ask.state == CONN_CLOSED)
-		sentinel_is_cut_off(s);
-	return s->ask.state == CONN_READY;
-}
-
-/*
- * sentinel_connect --- the connection for questions; true if it is ready
- */
-static bool
-sentinel_connect(RedisSentinel *s)
-{
-	if (s->ask.state == CONN_READY)
-		return true;
-	if (s->ask.state == CONN_CLOSED)
-	{
-		if (lr_now() < s->next_try)
-			return false;
-		redis_conn_open(&s->ask, &s->target, LR_NEVER);
-	}
-	redis_conn_advance(&s->ask);
-	if (s->ask.state == CONN_CLOSED)
-		sentinel_is_down(s);
-	else if (s->ask.state == CONN_READY)
-		sentinel_meet(s);
-	return s->ask.state == CONN_READY;
-}
-
-/*
- * sentinel_step_question --- go on with that connection, and ask if the last answer is
- * to a question from before "since"
+ * sentinel_talk --- ask if the last answer is to a question from before "since"
  *
- * It must not read behind the flush: a question is answered in a later step.  So the
- * step that notes a doubt does not name the master again, and failover_step() sees that.
+ * The question is answered in a later step.  So the step that notes a doubt does not name the
+ * master again, and failover_step() sees that.
  */
 static void
-sentinel_step_question(RedisSentinel *s, int64 since)
+sentinel_talk(RedisPoller *p)
 {
-	if (!sentinel_connect(s) || !sentinel_read(s))
-		return;
-	if (s->nawaited > 0 && lr_now() >= s->answer_until)
-	{
-		sentinel_fail(s, "The node did not answer in time.");
-		return;
-	}
-	if (s->nawaited == 0 && (s->answer.asked_at < since || s->answer.of_another))
+	RedisSentinel *s = p->owner;
+
+	if (s->nawaited == 0 && (s->answer.asked_at < s->since || s->answer.of_another))
 		sentinel_put_question(s);
-	if (!redis_conn_flush(&s->ask))
-		sentinel_is_cut_off(s);
 }
 
 bool
 sentinel_has_answered(const RedisSentinel *s, int64 since)
 {
 	return (s->answer.asked_at >= since && !s->answer.of_another) || s->failed_at >= since ||
-		(s->ask.state == CONN_CLOSED && s->next_try > since);
+		(s->ask.conn.state == CONN_CLOSED && s->ask.next_try > since);
 }
 
 /* ----------
@@ -423,100 +342,40 @@ sentinel_has_answered(const RedisSentinel *s, int64 since)
  */
 
 static void
-ear_expect(RedisSentinel *s)
+ear_ready(RedisPoller *p)
 {
-	if (s->ear_until == 0)
-		s->ear_until = lr_now() + lr_command_timeout * LR_US_PER_MS;
-}
-
-static void
-ear_subscribe(RedisSentinel *s)
-{
-	RespOut    *out = &s->ear.out;
+	RespOut    *out = &p->conn.out;
 
 	resp_put_array(out, 1 + lengthof(news_channels));
 	resp_put_text(out, "SUBSCRIBE");
 	for (int i = 0; i < lengthof(news_channels); i++)
 		resp_put_text(out, news_channels[i]);
-	s->listening = true;
-	ear_expect(s);
+	redis_poller_expect(p);
 }
 
 /*
- * ear_connect --- the listening connection, once the Sentinel has answered; true if it
- * is ready
- */
-static bool
-ear_connect(RedisSentinel *s)
-{
-	int64		now = lr_now();
-
-	if (s->ear.state == CONN_CLOSED)
-	{
-		if (s->state != NODE_UP || now < s->ear_next_try)
-			return false;
-		s->ear_next_try = now + RETRY_MAX;
-		s->listening = false;
-		s->ear_until = 0;
-		redis_conn_open(&s->ear, &s->target, LR_NEVER);
-	}
-	redis_conn_advance(&s->ear);
-	if (s->ear.state != CONN_READY)
-		return false;
-	if (!s->listening)
-	{
-		s->heard_at = now;
-		ear_subscribe(s);
-	}
-	return true;
-}
-
-/*
- * ear_hears --- is this a message about our service?
- */
-static bool
-ear_hears(const RedisSentinel *s)
-{
-	const RedisValue *v = s->ear.in.values;
-
-	return v->type == REDIS_REPLY_ARRAY && v->elements == 3 &&
-		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "message") == 0 &&
-		v[3].type == REDIS_REPLY_STRING &&
-		strstr(v[3].str, s->target.url.service) != NULL;
-}
-
-/*
- * ear_step --- listen; true if there is news
+ * ear_take --- is this a message about our service?
  *
  * A refused subscription is no failure, as the Sentinel is asked each second anyway.
  */
-static bool
-ear_step(RedisSentinel *s)
+static void
+ear_take(RedisPoller *p)
 {
-	bool		news = false;
-	int			nreads = 0;
+	RedisSentinel *s = p->owner;
+	const RedisValue *v = p->conn.in.values;
 
-	if (!ear_connect(s))
-		return false;
-	while (redis_conn_next(&s->ear, &nreads))
-	{
-		s->heard_at = lr_now();
-		s->ear_until = 0;
-		news = news || ear_hears(s);
-	}
-	if (s->ear.state != CONN_READY)
-		return news;
+	p->answer_until = 0;
+	if (v->type == REDIS_REPLY_ARRAY && v->elements == 3 &&
+		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "message") == 0 &&
+		v[3].type == REDIS_REPLY_STRING &&
+		strstr(v[3].str, p->target.url.service) != NULL)
+		s->news = true;
+}
 
-	if (s->ear_until == 0 && lr_now() >= s->heard_at + PING_AFTER)
-	{
-		resp_put_request(&s->ear.out, 1, "PING");
-		ear_expect(s);
-	}
-	if (s->ear_until != 0 && lr_now() >= s->ear_until)
-		redis_conn_close(&s->ear);
-	else
-		(void) redis_conn_flush(&s->ear);
-	return news;
+static void
+ear_lost(RedisPoller *p, bool was_ready)
+{
+	p->next_try = lr_now() + EAR_RETRY;
 }
 
 /* ----------
@@ -524,24 +383,55 @@ ear_step(RedisSentinel *s)
  * ----------
  */
 
+static const PollerRoutine ask_routine = {
+	.role = "sentinel",
+	.ready = sentinel_meet,
+	.take = sentinel_take,
+	.talk = sentinel_talk,
+	.lost = sentinel_lost
+};
+
+static const PollerRoutine ear_routine = {
+	.role = "sentinel-listener",
+	.pings = true,
+	.ready = ear_ready,
+	.take = ear_take,
+	.lost = ear_lost
+};
+
+void
+sentinel_open(RedisSentinel *s, int number)
+{
+	redis_poller_init(&s->ask, &ask_routine, s);
+	redis_poller_init(&s->ear, &ear_routine, s);
+	redis_target_set_sentinel(&s->ask.target, number);
+	s->ear.target = s->ask.target;
+	s->ask.wanted = true;
+	s->state = NODE_CONNECTING;
+	node_appear(s->ask.target.node);
+}
+
+void
+sentinel_close(RedisSentinel *s)
+{
+	redis_conn_free(&s->ask.conn);
+	redis_conn_free(&s->ear.conn);
+	node_vanish(s->ask.target.node);
+}
+
 bool
 sentinel_step(RedisSentinel *s, int64 since)
 {
-	sentinel_step_question(s, since);
-	return ear_step(s);
+	s->since = since;
+	s->news = false;
+	redis_poller_step(&s->ask);
+	redis_poller_step(&s->ear);
+	return s->news;
 }
 
 void
 sentinel_interests(const RedisSentinel *s, StoreInterests *in)
 {
-	if (s->ask.state == CONN_CLOSED)
-		store_wait_until(in, s->next_try);
-	else if (s->nawaited > 0)
-		store_wait_until(in, s->answer_until);
-	if (s->ear.state == CONN_READY)
-		store_wait_until(in, s->ear_until != 0 ? s->ear_until : s->heard_at + PING_AFTER);
-	else if (s->ear.state == CONN_CLOSED && s->state == NODE_UP)
-		store_wait_until(in, s->ear_next_try);
-	redis_conn_interests(&s->ask, in);
-	redis_conn_interests(&s->ear, in);
+	redis_poller_interests(&s->ask, in);
+	redis_poller_interests(&s->ear, in);
 }

@@ -20,31 +20,33 @@ void
 fuzz_sentinel(const uint8 *data, size_t size)
 {
 	static RedisSentinel s;
+	RedisConn  *c = &s.ask.conn;
 	FuzzInput	in = {data, size};
 	const RedisHost *at = &s.answer.master;
 
 	fuzz_reset_shared();
-	resp_out_free(&s.ask.out);
-	memset(&s, 0, offsetof(RedisSentinel, ear));
-	if (!resp_out_make(&s.ask.out))
+	resp_out_free(&c->out);
+	memset(&s, 0, sizeof(RedisSentinel));
+	if (!resp_out_make(&c->out))
 		return;
-	s.ask.target = &s.target;
-	s.target.node = NODE_SENTINEL;
-	strcpy(s.target.url.service, "mymaster");
-	strcpy(s.target.url.user, "bob");
-	s.ask.state = s.ear.state = CONN_READY;
+	s.ask.owner = s.ear.owner = &s;
+	c->target = &s.ask.target;
+	s.ask.target.node = NODE_SENTINEL;
+	strcpy(s.ask.target.url.service, "mymaster");
+	strcpy(s.ask.target.url.user, "bob");
+	s.ear.target = s.ask.target;
+	c->state = s.ear.conn.state = CONN_READY;
 	sentinel_put_question(&s);
 
 	/* Each answer is read where it lies, and as a message. */
-	while (fuzz_value(&in, s.ask.in.values))
+	while (fuzz_value(&in, c->in.values))
 	{
-		memcpy(s.ear.in.values, s.ask.in.values, sizeof(s.ask.in.values));
-		(void) ear_hears(&s);
-		if (!sentinel_take_reply(&s))
+		memcpy(s.ear.conn.in.values, c->in.values, sizeof(c->in.values));
+		ear_take(&s.ear);
+		sentinel_take(&s.ask);
+		if (c->state == CONN_CLOSED)
 		{
-			fuzz_must(s.ask.state == CONN_CLOSED, "it goes on over a closed connection");
-			fuzz_must_be_shown(s.ask.failure.error.detail,
-							   sizeof(s.ask.failure.error.detail), "the detail");
+			fuzz_must_be_shown(c->failure.error.detail, sizeof(c->failure.error.detail), "the detail");
 			return;
 		}
 		if (s.nawaited > 0)
@@ -54,6 +56,6 @@ fuzz_sentinel(const uint8 *data, size_t size)
 		if (at->host[0] != '\0')
 			fuzz_must(at->port >= 1 && at->port <= 65535, "the port");
 		sentinel_put_question(&s);
-		resp_out_wipe(&s.ask.out);
+		resp_out_wipe(&c->out);
 	}
 }
