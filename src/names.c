@@ -15,8 +15,11 @@
  */
 #include "lockredis.h"
 
+#include <openssl/sha.h>
+
 #include "catalog/namespace.h"
 #include "common/hashfn.h"
+#include "common/string.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "port/atomics.h"
@@ -55,11 +58,11 @@ lr_to_utf8(const char *s, int len, int *out_len)
 	return converted;
 }
 
-static void
-append_part(LrName *name, const char *part, int len)
+static char *
+put(char *out, const char *bytes, int len)
 {
-	memcpy(name->data + name->len, part, len);
-	name->len += len;
+	memcpy(out, bytes, len);
+	return out + len;
 }
 
 uint32
@@ -145,9 +148,8 @@ void
 lr_name_from_text(const text *key, LrName *out)
 {
 	const char *part;
+	char	   *end = out->data;
 	int			len;
-
-	out->len = 0;
 
 	if (lr_key_prefix[0] != '\0')
 	{
@@ -157,7 +159,7 @@ lr_name_from_text(const text *key, LrName *out)
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("\"%s\" is longer than %d bytes in UTF-8",
 							"lockredis.key_prefix", LR_PREFIX_MAX)));
-		append_part(out, part, len);
+		end = put(end, part, len);
 	}
 
 	part = lr_to_utf8(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), &len);
@@ -171,11 +173,10 @@ lr_name_from_text(const text *key, LrName *out)
 				 errmsg("lock key is too long"),
 				 errdetail("The key has %d bytes in UTF-8, at most %d are allowed.",
 						   len, LR_KEY_MAX)));
-	append_part(out, part, len);
-
+	end = put(end, part, len);
+	*end = '\0';
+	out->len = end - out->data;
 	refuse_reserved(out, part, len);
-
-	out->data[out->len] = '\0';
 	out->hash = lr_name_hash(out->data, out->len);
 }
 
@@ -237,15 +238,6 @@ from_utf8(const char *data, int len)
 	return (char *) converted;
 }
 
-static bool
-is_ascii_only(const char *data, int len)
-{
-	for (int i = 0; i < len; i++)
-		if (IS_HIGHBIT_SET(data[i]))
-			return false;
-	return true;
-}
-
 /*
  * lr_name_to_show --- a name or owner from the store, in the database's
  * encoding
@@ -257,13 +249,14 @@ is_ascii_only(const char *data, int len)
 char *
 lr_name_to_show(const char *data, int len)
 {
+	char	   *copy = pnstrdup(data, len);
 	char	   *converted;
 
 	if (!pg_verify_mbstr(PG_UTF8, data, len, true))
 		return escape(data, len, true);
 	if (GetDatabaseEncoding() == PG_UTF8 ||
-		GetDatabaseEncoding() == PG_SQL_ASCII || is_ascii_only(data, len))
-		return pnstrdup(data, len);
+		GetDatabaseEncoding() == PG_SQL_ASCII || pg_is_ascii(copy))
+		return copy;
 	converted = from_utf8(data, len);
 	return converted != NULL ? converted : escape(data, len, true);
 }
@@ -278,11 +271,13 @@ lr_name_to_show(const char *data, int len)
 char *
 lr_name_to_show_plainly(const char *data, int len)
 {
-	if (!is_ascii_only(data, len) &&
+	char	   *copy = pnstrdup(data, len);
+
+	if (!pg_is_ascii(copy) &&
 		(GetDatabaseEncoding() != PG_UTF8 || pg_get_client_encoding() != PG_UTF8 ||
 		 !pg_verify_mbstr(PG_UTF8, data, len, true)))
 		return escape(data, len, true);
-	return pnstrdup(data, len);
+	return copy;
 }
 
 /*
@@ -305,13 +300,6 @@ lr_owner_to_show_plainly(const char *owner)
 	char	   *escaped = escape(owner, strlen(owner), false);
 
 	return lr_name_to_show_plainly(escaped, strlen(escaped));
-}
-
-static char *
-put(char *out, const char *bytes, int len)
-{
-	memcpy(out, bytes, len);
-	return out + len;
 }
 
 /*
@@ -467,65 +455,24 @@ lr_owner_number(const char *text)
 	return strcmp(text, same) == 0 ? owner : 0;
 }
 
-static inline uint64
-rotate_left(uint64 x, int n)
-{
-	return (x << n) | (x >> (64 - n));
-}
-
 /*
- * sip_rounds --- N rounds of SipHash, over its four words of state
- */
-static void
-sip_rounds(uint64 *v, int n)
-{
-	while (n-- > 0)
-	{
-		v[0] += v[1];
-		v[2] += v[3];
-		v[1] = rotate_left(v[1], 13) ^ v[0];
-		v[3] = rotate_left(v[3], 16) ^ v[2];
-		v[0] = rotate_left(v[0], 32);
-		v[2] += v[1];
-		v[0] += v[3];
-		v[1] = rotate_left(v[1], 17) ^ v[2];
-		v[3] = rotate_left(v[3], 21) ^ v[0];
-		v[2] = rotate_left(v[2], 32);
-	}
-}
-
-/*
- * lr_secret_id --- SipHash-2-4 of the number, with 128 bits and the secret as key
+ * lr_secret_id --- the beginning of a SHA-256 of the secret and the number
  *
  * To anybody else the result is as good as a random id for each owner, but it need not
- * be stored: every process of this server can compute it from the number.
+ * be stored: every process of this server can compute it from the number.  These functions
+ * of OpenSSL allocate nothing, and cannot fail.
  */
 void
 lr_secret_id(uint64 owner, uint8 *out)
 {
-	static const uint64 start[] = {
-		UINT64CONST(0x736f6d6570736575), UINT64CONST(0x646f72616e646f6d) ^ 0xee,
-		UINT64CONST(0x6c7967656e657261), UINT64CONST(0x7465646279746573)
-	};
-	const uint64 words[] = {owner, UINT64CONST(8) << 56};
-	uint64		half[2];
-	uint64		v[4];
+	uint8		digest[SHA256_DIGEST_LENGTH];
+	SHA256_CTX	hash;
 
-	for (int i = 0; i < 4; i++)
-		v[i] = start[i] ^ instance->secret[i & 1];
-	for (int i = 0; i < lengthof(words); i++)
-	{
-		v[3] ^= words[i];
-		sip_rounds(v, 2);
-		v[0] ^= words[i];
-	}
-	v[2] ^= 0xee;
-	sip_rounds(v, 4);
-	half[0] = v[0] ^ v[1] ^ v[2] ^ v[3];
-	v[1] ^= 0xdd;
-	sip_rounds(v, 4);
-	half[1] = v[0] ^ v[1] ^ v[2] ^ v[3];
-	memcpy(out, half, LR_SECRET_ID_LEN);
+	(void) SHA256_Init(&hash);
+	(void) SHA256_Update(&hash, instance->secret, sizeof(instance->secret));
+	(void) SHA256_Update(&hash, &owner, sizeof(owner));
+	(void) SHA256_Final(digest, &hash);
+	memcpy(out, digest, LR_SECRET_ID_LEN);
 }
 
 uint64
