@@ -22,7 +22,6 @@
  */
 #include "lockredis.h"
 
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_proc.h"
 #include "commands/trigger.h"
@@ -47,19 +46,6 @@ PG_FUNCTION_INFO_V1(lockredis_fence_forget);
  * ----------
  */
 
-static Oid
-function_owner(Oid function)
-{
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	Oid			owner;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", function);
-	owner = ((Form_pg_proc) GETSTRUCT(tuple))->proowner;
-	ReleaseSysCache(tuple);
-	return owner;
-}
-
 /*
  * fences_check_triggers --- refuse triggers whose code is not of the table's owner
  *
@@ -78,10 +64,12 @@ fences_check_triggers(Oid table)
 	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
 	{
 		const Trigger *trigger = &triggers->triggers[i];
+		Oid			function_owner = GetSysCacheOid1(PROCOID, Anum_pg_proc_proowner,
+													 ObjectIdGetDatum(trigger->tgfoid));
 
 		if (trigger->tgisinternal ||
 			(trigger->tgqual == NULL &&
-			 (function_owner(trigger->tgfoid) == rel->rd_rel->relowner ||
+			 (function_owner == rel->rd_rel->relowner ||
 			  replicated_is_trigger(trigger->tgfoid))))
 			continue;
 		ereport(ERROR,

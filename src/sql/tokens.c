@@ -15,7 +15,6 @@
  */
 #include "lockredis.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
@@ -179,18 +178,16 @@ uint64
 tokens_run(TokenStatement statement, Oid schema, Oid table, const TokenRow *row,
 		   int64 *token)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(table));
+	Oid			owner = GetSysCacheOid1(RELOID, Anum_pg_class_relowner,
+										ObjectIdGetDatum(table));
 	bool		save_own = tokens_running;
 	uint64		processed = 0;
-	Oid			owner;
 
-	if (!HeapTupleIsValid(tuple))
+	if (!OidIsValid(owner))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("table \"%s\" of extension lockredis does not exist",
 						statements[statement].table_name)));
-	owner = ((Form_pg_class) GETSTRUCT(tuple))->relowner;
-	ReleaseSysCache(tuple);
 	tokens_running = true;
 	PG_TRY();
 	{

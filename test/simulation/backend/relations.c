@@ -117,19 +117,12 @@ make_tuple(Size size)
 	return tuple;
 }
 
-/* A row of pg_class: its owner is all that is asked for. */
-HeapTuple
-SearchSysCache1(SIM_CACHE_ID cacheId, Datum key1)
+/* Only the owner of a table is asked for. */
+Oid
+GetSysCacheOid(SIM_CACHE_ID cacheId, AttrNumber oidcol, Datum key1, Datum key2, Datum key3,
+			   Datum key4)
 {
-	HeapTuple	tuple = make_tuple(sizeof(FormData_pg_class));
-
-	((Form_pg_class) GETSTRUCT(tuple))->relowner = SQL_OWNER;
-	return tuple;
-}
-
-void
-ReleaseSysCache(HeapTuple tuple)
-{
+	return SQL_OWNER;
 }
 
 /* The row of our extension, or of the database, which may be closed for a while. */
