@@ -18,6 +18,7 @@
 #include "common/int.h"
 #include "common/sha1.h"
 #include "datatype/timestamp.h"
+#include "lib/qunique.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -33,10 +34,7 @@
 /* Most bytes of a token in UTF-8; token/set.lua and release.lua have the same limit. */
 #define TOKEN_MAX			1024
 
-/* Random bytes of a token that we make. */
-#define TOKEN_BYTES			16
-
-/* Length of a permit's id as text. */
+/* Length as text of a permit's id, or of a token that we make. */
 #define ID_DIGITS			(2 * LR_SECRET_ID_LEN)
 
 /* The longest name of a condition, in bytes of UTF-8. */
@@ -64,71 +62,52 @@ arg_key(FunctionCallInfo fcinfo, LrName *name)
 }
 
 /*
- * can_be_named --- is it a kind that sessions hold, so that an argument can name it?
- */
-static bool
-can_be_named(const LockKind *kind)
-{
-	return !kind->ownerless && !kind->passing;
-}
-
-/*
- * kinds_to_name --- the names of these kinds, for a message
- */
-static const char *
-kinds_to_name(void)
-{
-	StringInfoData names;
-
-	initStringInfo(&names);
-	for (KindId k = 0; lr_kind(k) != NULL; k++)
-		if (can_be_named(lr_kind(k)))
-			appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", lr_kind(k)->name);
-	return names.data;
-}
-
-/*
  * arg_kind --- see arguments.h
  */
 KindId
 arg_kind(FunctionCallInfo fcinfo, int argno, const LrName *name, KindId usual)
 {
 	char	   *wanted;
+	StringInfoData names;
 
 	if (argno >= PG_NARGS())
 		return held_kind_of(name, usual);
 	arg_require(fcinfo, argno, "kind of lock");
 	wanted = text_to_cstring(PG_GETARG_TEXT_PP(argno));
+	initStringInfo(&names);
 	for (KindId k = 0; lr_kind(k) != NULL; k++)
-		if (can_be_named(lr_kind(k)) && strcmp(lr_kind(k)->name, wanted) == 0)
+	{
+		/* An argument can name what sessions hold. */
+		if (lr_kind(k)->ownerless || lr_kind(k)->passing)
+			continue;
+		if (strcmp(lr_kind(k)->name, wanted) == 0)
 			return k;
+		appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", lr_kind(k)->name);
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("kind of lock must be one of %s", kinds_to_name())));
+			 errmsg("kind of lock must be one of %s", names.data)));
 	return usual;				/* keep compiler quiet */
 }
 
 /*
  * arg_interval_us --- microseconds of an interval
  *
- * Returns false if it is infinite or out of range; *sign then tells in which direction.
- * Days have 24 hours and months 30 days, as in EXTRACT(EPOCH ...).
+ * If it is infinite or out of range, these are the most or the least that there are: the
+ * parts of an infinite one are beyond any range.  Days have 24 hours and months 30 days, as
+ * in EXTRACT(EPOCH ...).
  */
-static bool
-arg_interval_us(const Interval *i, int64 *us, int *sign)
+static int64
+arg_interval_us(FunctionCallInfo fcinfo, int argno)
 {
+	const Interval *i = PG_GETARG_INTERVAL_P(argno);
 	int64		days = (int64) i->month * DAYS_PER_MONTH + i->day;
+	int64		us;
 
-	*sign = days < 0 ? -1 : 1;
-#ifdef INTERVAL_NOT_FINITE
-	if (INTERVAL_NOT_FINITE(i))
-	{
-		*sign = INTERVAL_IS_NOBEGIN(i) ? -1 : 1;
-		return false;
-	}
-#endif
-	return !pg_mul_s64_overflow(days, USECS_PER_DAY, us) &&
-		!pg_add_s64_overflow(*us, i->time, us);
+	if (pg_mul_s64_overflow(days, USECS_PER_DAY, &us) ||
+		pg_add_s64_overflow(us, i->time, &us))
+		return days < 0 ? PG_INT64_MIN : PG_INT64_MAX;
+	return us;
 }
 
 /*
@@ -157,15 +136,7 @@ require_max_lease(const char *what, int64 ms)
 static int64
 arg_span_ms(FunctionCallInfo fcinfo, int argno, const char *what)
 {
-	int64		us;
-	int64		ms;
-	int			sign;
-
-	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
-		us > LR_LEASE_MAX_MS * LR_US_PER_MS)
-		ms = sign > 0 ? LR_LEASE_MAX_MS + 1 : 0;
-	else
-		ms = us <= 0 ? 0 : lr_ms_up(us);
+	int64		ms = lr_ms_up(lr_earlier(arg_interval_us(fcinfo, argno), LR_NEVER));
 
 	if (ms < LEASE_MIN_MS || ms > LR_LEASE_MAX_MS)
 		ereport(ERROR,
@@ -218,7 +189,6 @@ int64
 arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno)
 {
 	int64		us;
-	int			sign;
 
 	if (rule == WAITS || (rule == TRIES_OR_WAITS && PG_ARGISNULL(argno)))
 		return WAIT_FOREVER;
@@ -227,8 +197,7 @@ arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("wait must not be null"),
 				 errhint("To wait without a limit, call the function without \"try\" in its name.")));
-	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign))
-		us = sign < 0 ? -1 : LR_NEVER;
+	us = arg_interval_us(fcinfo, argno);
 	if (us < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -276,15 +245,17 @@ arg_min_replicas(void)
  * arg_request --- see arguments.h
  */
 void
-arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-			WaitRule rule, int first, AcquireRequest *request)
+arg_request(FunctionCallInfo fcinfo, const Verb *verb, int first, AcquireRequest *request)
 {
+	int			lease_arg = verb->wait == WAITS ? first : first + 1;
+
 	memset(request, 0, sizeof(AcquireRequest));
-	request->wait_us = arg_wait_us(fcinfo, rule, first);
-	request->terms.kind = kind;
-	request->terms.scope = scope;
-	request->terms.lease_ms = arg_lease_ms(fcinfo, rule == WAITS ? first : first + 1,
-										   &request->terms.renewed);
+	request->wait_us = arg_wait_us(fcinfo, verb->wait, first);
+	request->terms.kind = verb->kind;
+	request->terms.scope = verb->scope;
+	if (lease_arg >= PG_NARGS())
+		return;
+	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg, &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
 	request->terms.min_replicas = arg_min_replicas();
 	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :
@@ -295,13 +266,12 @@ arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
  * arg_take --- see arguments.h
  */
 void
-arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope, WaitRule rule,
-		 int first, AcquireRequest *request)
+arg_take(FunctionCallInfo fcinfo, const Verb *verb, AcquireRequest *request)
 {
-	arg_request(fcinfo, kind, scope, rule, first, request);
-	if (scope == SCOPE_SESSION)
+	arg_request(fcinfo, verb, 1, request);
+	if (verb->scope == SCOPE_SESSION)
 		require_session_locks();
-	track_warn_snapshot(scope);
+	track_warn_snapshot(verb->scope);
 }
 
 int64
@@ -330,30 +300,17 @@ arg_latch_count(FunctionCallInfo fcinfo, int argno)
 }
 
 /*
- * arg_wait --- see arguments.h
- */
-void
-arg_wait(FunctionCallInfo fcinfo, KindId kind, WaitRule rule, int argno,
-		 AcquireRequest *request)
-{
-	memset(request, 0, sizeof(AcquireRequest));
-	request->wait_us = arg_wait_us(fcinfo, rule, argno);
-	request->terms.kind = kind;
-}
-
-/*
  * arg_keep_us --- see arguments.h
  */
 int64
 arg_keep_us(FunctionCallInfo fcinfo, int argno)
 {
 	int64		us;
-	int			sign;
 
 	if (PG_ARGISNULL(argno))
 		return 0;
-	if (!arg_interval_us(PG_GETARG_INTERVAL_P(argno), &us, &sign) ||
-		us < 0 || us > LR_LEASE_MAX_MS * LR_US_PER_MS)
+	us = arg_interval_us(fcinfo, argno);
+	if (us < 0 || us > LR_LEASE_MAX_MS * LR_US_PER_MS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("hold_at_least must be between 0 and 24 days")));
@@ -397,32 +354,14 @@ require_session_locks(void)
  * ----------
  */
 
-/*
- * find_name --- the place of a name among those that are sorted by their bytes; true: it
- * is there
- */
-static bool
-find_name(LrName *const *names, int n, const LrName *name, int *place)
+static int
+compare_names(const void *a, const void *b)
 {
-	int			low = 0;
+	const LrName *one = *(const LrName *const *) a;
+	const LrName *other = *(const LrName *const *) b;
+	int			order = memcmp(one->data, other->data, Min(one->len, other->len));
 
-	while (low < n)
-	{
-		int			middle = low + (n - low) / 2;
-		const LrName *other = names[middle];
-		int			order = memcmp(name->data, other->data, Min(name->len, other->len));
-
-		if (order == 0)
-			order = name->len - other->len;
-		if (order == 0)
-			return true;
-		if (order < 0)
-			n = middle;
-		else
-			low = middle + 1;
-	}
-	*place = low;
-	return false;
+	return order != 0 ? order : one->len - other->len;
 }
 
 /*
@@ -433,47 +372,50 @@ find_name(LrName *const *names, int n, const LrName *name, int *place)
 const LrName *const *
 arg_keys(FunctionCallInfo fcinfo, int *n)
 {
-	LrName	  **names = palloc(sizeof(LrName *) * MULTI_MAX);
-	LrName		name;
+	LrName	  **names;
 	Datum	   *elements;
 	bool	   *nulls;
-	int			nelements;
-	int			place;
 
 	lr_require_preload();
 	arg_require(fcinfo, 0, "lock keys");
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
-					  &elements, &nulls, &nelements);
-	*n = 0;
-	for (int i = 0; i < nelements; i++)
+					  &elements, &nulls, n);
+	names = palloc(sizeof(LrName *) * *n);
+	for (int i = 0; i < *n; i++)
 	{
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("lock key must not be null")));
-		lr_name_from_text(DatumGetTextPP(elements[i]), &name);
-		if (find_name(names, *n, &name, &place))
-			continue;
-		if (*n == MULTI_MAX)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
-		memmove(&names[place + 1], &names[place], sizeof(LrName *) * (*n - place));
-		names[place] = palloc(sizeof(LrName));
-		*names[place] = name;
-		(*n)++;
+		names[i] = palloc(sizeof(LrName));
+		lr_name_from_text(DatumGetTextPP(elements[i]), names[i]);
 	}
+	qsort(names, *n, sizeof(LrName *), compare_names);
+	*n = qunique(names, *n, sizeof(LrName *), compare_names);
 	if (*n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("there must be at least one lock key")));
+	if (*n > MULTI_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
 	return (const LrName *const *) names;
 }
 
 /* ----------
- * Tokens
+ * Tokens, and ids of permits and of token locks
  * ----------
  */
+
+text *
+id_to_text(const uint8 *id)
+{
+	char		shown[ID_DIGITS];
+
+	(void) hex_encode((const char *) id, LR_SECRET_ID_LEN, shown);
+	return cstring_to_text_with_len(shown, ID_DIGITS);
+}
 
 /*
  * new_token --- a random token
@@ -481,15 +423,13 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
 static text *
 new_token(void)
 {
-	uint8		bytes[TOKEN_BYTES];
-	char		hex[2 * TOKEN_BYTES];
+	uint8		bytes[LR_SECRET_ID_LEN];
 
 	if (!pg_strong_random(bytes, sizeof(bytes)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random values")));
-	(void) hex_encode((const char *) bytes, sizeof(bytes), hex);
-	return cstring_to_text_with_len(hex, sizeof(hex));
+	return id_to_text(bytes);
 }
 
 static void
@@ -515,20 +455,6 @@ arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token)
 
 	make_token(value, token);
 	return value;
-}
-
-/* ----------
- * Ids of permits and of token locks
- * ----------
- */
-
-text *
-id_to_text(const uint8 *id)
-{
-	char		shown[ID_DIGITS];
-
-	(void) hex_encode((const char *) id, LR_SECRET_ID_LEN, shown);
-	return cstring_to_text_with_len(shown, ID_DIGITS);
 }
 
 /*

@@ -53,21 +53,31 @@ typedef enum WaitRule
 } WaitRule;
 
 /*
- * Fill in the request for a lock.  The arguments are "wait", unless the function waits
- * without a limit, and "lease", from number "first" on.
+ * The parameters of a shape, see verbs.c.  The row of a function sets only those that its
+ * shape uses.
  */
-extern void arg_request(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-						WaitRule rule, int first, AcquireRequest *request);
+typedef struct Verb
+{
+	KindId		kind;			/* kind of lock */
+	LockScope	scope;			/* level of the lock */
+	WaitRule	wait;			/* how long it waits */
+	StoreChange change;			/* how it changes a number */
+	int			most;			/* how many waiting sessions it notifies */
+	const char *procedure;		/* its name, if it ends the caller's transaction */
+} Verb;
 
 /*
- * The same for a function that takes a lock; raises an error if it may not do so here.
+ * Fill in the request for a lock.  The arguments are "wait", unless the function waits
+ * without a limit, and "lease", if it has one, from number "first" on.
  */
-extern void arg_take(FunctionCallInfo fcinfo, KindId kind, LockScope scope,
-					 WaitRule rule, int first, AcquireRequest *request);
+extern void arg_request(FunctionCallInfo fcinfo, const Verb *verb, int first,
+						AcquireRequest *request);
 
-/* The same for a function without a lease: the argument is "wait" only. */
-extern void arg_wait(FunctionCallInfo fcinfo, KindId kind, WaitRule rule, int argno,
-					 AcquireRequest *request);
+/*
+ * The same for a function that takes a lock, with these arguments behind the key; raises an
+ * error if it may not do so here.
+ */
+extern void arg_take(FunctionCallInfo fcinfo, const Verb *verb, AcquireRequest *request);
 
 /*
  * A lease in milliseconds.  If it is null: that of the settings, and *renewed is set.
@@ -187,14 +197,10 @@ extern bool fence_take(const LrName *name, AcquireRequest *request, Oid function
  * ----------
  */
 
-/*
- * A procedure with the arguments key, command, wait, lease, and hold_at_least if keep_arg
- * is its number.
- */
-extern Datum job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind,
-					  const char *procedure, int keep_arg);
+/* (key, command, wait, lease [, hold_at_least], ran) */
+extern Datum job_call(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name);
 
 /* redis_await_lock(key, lease, kind) */
-extern Datum job_await(FunctionCallInfo fcinfo, const LrName *name, KindId usual);
+extern Datum job_await(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name);
 
 #endif							/* LR_ARGUMENTS_H */

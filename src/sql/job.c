@@ -194,8 +194,7 @@ job_run(const LrName *name, const AcquireRequest *request, const char *command,
  * job_call --- see arguments.h
  */
 Datum
-job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind, const char *procedure,
-		 int keep_arg)
+job_call(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	AcquireRequest request;
 	TupleDesc	desc;
@@ -206,17 +205,17 @@ job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind, const char *p
 	bool		ran;
 
 	arg_require(fcinfo, 1, "command");
-	arg_request(fcinfo, kind, SCOPE_SESSION, TRIES_OR_WAITS, 2, &request);
-	if (keep_arg >= 0)
-		keep_us = arg_keep_us(fcinfo, keep_arg);
+	arg_request(fcinfo, verb, 2, &request);
+	if (PG_NARGS() > 5)
+		keep_us = arg_keep_us(fcinfo, 4);
 	if (keep_us > 0)
 		request.terms.keep_until = lr_now() + keep_us;
-	job_require_control(fcinfo, procedure, _("It commits before and after the command."));
+	job_require_control(fcinfo, verb->procedure, _("It commits before and after the command."));
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
 	desc = BlessTupleDesc(desc);
 
-	ran = job_run(name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)), procedure);
+	ran = job_run(name, &request, text_to_cstring(PG_GETARG_TEXT_PP(1)), verb->procedure);
 
 	MemoryContextSwitchTo(caller);
 	value = BoolGetDatum(ran);
@@ -227,14 +226,14 @@ job_call(FunctionCallInfo fcinfo, const LrName *name, KindId kind, const char *p
  * job_await --- see arguments.h
  */
 Datum
-job_await(FunctionCallInfo fcinfo, const LrName *name, KindId usual)
+job_await(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	AcquireRequest request;
-	KindId		kind = arg_kind(fcinfo, 2, name, usual);
 
-	arg_request(fcinfo, kind, SCOPE_SESSION, WAITS, 1, &request);
+	arg_request(fcinfo, verb, 1, &request);
+	request.terms.kind = arg_kind(fcinfo, 2, name, verb->kind);
 	require_session_locks();
-	job_require_control(fcinfo, "redis_await_lock", _("It commits before it waits."));
+	job_require_control(fcinfo, verb->procedure, _("It commits before it waits."));
 	if (SPI_connect_ext(SPI_OPT_NONATOMIC) != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect_ext failed");
 	SPI_commit();

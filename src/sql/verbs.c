@@ -27,16 +27,6 @@
 #include "sql/arguments.h"
 #include "store/stores.h"
 
-/* The parameters of a shape.  The row of a function sets only those that its shape uses. */
-typedef struct Verb
-{
-	KindId		kind;			/* kind of lock */
-	LockScope	scope;			/* level of the lock */
-	WaitRule	wait;			/* how long it waits */
-	StoreChange change;			/* how it changes a number */
-	int			most;			/* how many waiting sessions it notifies */
-} Verb;
-
 /* ----------
  * Acquiring
  * ----------
@@ -62,7 +52,7 @@ take(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	AcquireRequest request;
 
-	arg_take(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
+	arg_take(fcinfo, verb, &request);
 	return taken_or_not(verb, session_lock(name, &request, NULL));
 }
 
@@ -76,7 +66,7 @@ take_keys(FunctionCallInfo fcinfo, const Verb *verb)
 	int			n;
 	const LrName *const *names = arg_keys(fcinfo, &n);
 
-	arg_take(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
+	arg_take(fcinfo, verb, &request);
 	return taken_or_not(verb, session_multi_lock(names, n, &request));
 }
 
@@ -89,7 +79,7 @@ take_fenced(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	AcquireRequest request;
 	int64		token;
 
-	arg_take(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
+	arg_take(fcinfo, verb, &request);
 	if (!fence_take(name, &request, fcinfo->flinfo->fn_oid, &token))
 		PG_RETURN_NULL();
 	PG_RETURN_INT64(token);
@@ -107,7 +97,7 @@ take_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	text	   *value;
 
 	arg_require_lease(fcinfo, lease_arg);
-	arg_request(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
+	arg_request(fcinfo, verb, 1, &request);
 	value = arg_new_token(fcinfo, lease_arg + 1, &token);
 	track_warn_snapshot(SCOPE_SESSION);
 	if (!session_token_lock(name, &request, &token))
@@ -126,7 +116,7 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	uint8		id[LR_SECRET_ID_LEN];
 
 	arg_require_lease(fcinfo, verb->wait == WAITS ? 1 : 2);
-	arg_request(fcinfo, verb->kind, verb->scope, verb->wait, 1, &request);
+	arg_request(fcinfo, verb, 1, &request);
 
 	/*
 	 * Keep it until its lease ends: it never passes to a session of this server, and
@@ -240,8 +230,8 @@ force(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
  */
 
 /*
- * define --- (key, amount [, ttl]): change the number; init returns false if there is
- * one
+ * define --- (key [, amount [, ttl]]): change the number; init returns false if there is
+ * one, delete if there is none
  */
 static Datum
 define(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int64 amount)
@@ -251,9 +241,9 @@ define(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, int64 amou
 	if (PG_NARGS() > 2)
 		op.lease_ms = arg_ttl_ms(fcinfo, 2);
 	(void) session_number(name, verb->kind, &op);
-	if (verb->change != CHANGE_INIT)
-		PG_RETURN_VOID();
-	PG_RETURN_BOOL(op.answer.changed);
+	if (verb->change == CHANGE_INIT || verb->change == CHANGE_DELETE)
+		PG_RETURN_BOOL(op.answer.changed);
+	PG_RETURN_VOID();
 }
 
 static Datum
@@ -269,16 +259,10 @@ define_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	return define(fcinfo, verb, name, arg_latch_count(fcinfo, 1));
 }
 
-/*
- * delete_latch --- (key): delete a latch; false if there is none
- */
 static Datum
 delete_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	StoreOp		op = {.kind = STORE_DEFINE,.args.change = CHANGE_DELETE};
-
-	(void) session_number(name, verb->kind, &op);
-	PG_RETURN_BOOL(op.answer.changed);
+	return define(fcinfo, verb, name, 0);
 }
 
 /*
@@ -343,7 +327,7 @@ wait_for_number(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name, i
 {
 	AcquireRequest request;
 
-	arg_wait(fcinfo, verb->kind, verb->wait, wait_arg, &request);
+	arg_request(fcinfo, verb, wait_arg, &request);
 	request.terms.amount = amount;
 	return taken_or_not(verb, session_wait_for_number(name, &request));
 }
@@ -578,35 +562,6 @@ token_is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 }
 
 /* ----------
- * Procedures, see job.c
- * ----------
- */
-
-/*
- * with_lock --- (key, command, wait, lease, hold_at_least, ran)
- */
-static Datum
-with_lock(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	return job_call(fcinfo, name, verb->kind, "redis_with_lock", 4);
-}
-
-/*
- * with_permit --- (key, command, wait, lease, ran)
- */
-static Datum
-with_permit(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	return job_call(fcinfo, name, verb->kind, "redis_with_permit", -1);
-}
-
-static Datum
-await_lock(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	return job_await(fcinfo, name, verb->kind);
-}
-
-/* ----------
  * The functions
  *
  * Each has a row: its C symbol, its shape, and the parameters of the shape, which are the
@@ -715,7 +670,7 @@ VERB(lockredis_semaphore_xact_release, count_at_commit, KIND_SEMAPHORE)
 /* Latches */
 VERB(lockredis_latch_init, define_latch, KIND_LATCH,.change = CHANGE_INIT)
 VERB(lockredis_latch_set, define_latch, KIND_LATCH,.change = CHANGE_SET)
-VERB(lockredis_latch_delete, delete_latch, KIND_LATCH)
+VERB(lockredis_latch_delete, delete_latch, KIND_LATCH,.change = CHANGE_DELETE)
 VERB(lockredis_latch_count, latch_count, KIND_LATCH)
 VERB(lockredis_latch_count_down, count_down, KIND_LATCH)
 VERB(lockredis_latch_xact_count_down, count_at_commit, KIND_LATCH)
@@ -739,7 +694,10 @@ VERB(lockredis_lock_ttl, lock_ttl, KIND_REENTRANT)
 VERB(lockredis_lock_owner, lock_owner, KIND_REENTRANT)
 VERB(lockredis_force_unlock, force, KIND_REENTRANT)
 
-/* Procedures */
-VERB(lockredis_with_lock, with_lock, KIND_REENTRANT)
-VERB(lockredis_with_permit, with_permit, KIND_PERMIT)
-VERB(lockredis_await_lock, await_lock, KIND_REENTRANT)
+/* Procedures, see job.c */
+VERB(lockredis_with_lock, job_call, KIND_REENTRANT, SCOPE_SESSION, TRIES_OR_WAITS,
+	 .procedure = "redis_with_lock")
+VERB(lockredis_with_permit, job_call, KIND_PERMIT, SCOPE_SESSION, TRIES_OR_WAITS,
+	 .procedure = "redis_with_permit")
+VERB(lockredis_await_lock, job_await, KIND_REENTRANT, SCOPE_SESSION, WAITS,
+	 .procedure = "redis_await_lock")
