@@ -78,8 +78,6 @@ int			lr_min_replicas = 0;
 int			lr_replica_timeout = 1000;
 const RedisUrl *lr_redis_url = NULL;
 int			lr_nmasters = 0;
-uint32		lr_url_epoch = 0;
-uint32		lr_tls_epoch = 0;
 uint32		lr_place = 0;
 
 bool		lr_in_alter_system = false;
@@ -189,24 +187,6 @@ check_url(char **newval, void **extra, GucSource source)
 }
 
 /*
- * has_changed --- does this assignment change the value?
- *
- * A reload also assigns values that have not changed.  We cannot compare with the
- * variable: when a parallel worker starts, PostgreSQL frees the former value before it
- * assigns the default.
- */
-static bool
-has_changed(const char *newval, uint64 *assigned)
-{
-	uint64		hash = newval == NULL ? 0 :
-		hash_bytes_extended((const unsigned char *) newval, strlen(newval), 0);
-	bool		changed = hash != *assigned;
-
-	*assigned = hash;
-	return changed;
-}
-
-/*
  * place_of --- see lr_place in settings.h; 0 is reserved, so the result is odd
  */
 static uint32
@@ -224,78 +204,29 @@ place_of(const UrlList *list)
 	return place | 1;
 }
 
+/* Was one of the settings of lr_way() assigned since it was called? */
+static bool way_assigned = true;
+
+/*
+ * assign_way --- assign hook of settings on which connections may depend
+ *
+ * A reload also assigns values that have not changed.
+ */
+static void
+assign_way(const char *newval, void *extra)
+{
+	way_assigned = true;
+}
+
 static void
 assign_url(const char *newval, void *extra)
 {
-	static uint64 assigned = 0;
 	const UrlList *list = extra;
 
-	lr_redis_url = list != NULL ? list->url : NULL;
-	lr_nmasters = list != NULL && list->n > 1 ? list->n : 0;
-	if (!has_changed(newval, &assigned))
-		return;
-	lr_url_epoch++;
-	lr_place = list != NULL ? place_of(list) : 0;
-}
-
-/*
- * way_assigned --- assign hook of the other settings on which connections depend
- */
-static void
-way_assigned(const char *newval, uint64 *assigned)
-{
-	if (has_changed(newval, assigned))
-		lr_url_epoch++;
-}
-
-/*
- * tls_assigned --- assign hook of the TLS files, which may turn out to be unusable
- */
-static void
-tls_assigned(const char *newval, uint64 *assigned)
-{
-	if (has_changed(newval, assigned))
-		lr_tls_epoch++;
-}
-
-static void
-assign_password_file(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	way_assigned(newval, &assigned);
-}
-
-static void
-assign_tls_ca_file(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	tls_assigned(newval, &assigned);
-}
-
-static void
-assign_tls_cert_file(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	tls_assigned(newval, &assigned);
-}
-
-static void
-assign_tls_key_file(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	tls_assigned(newval, &assigned);
-}
-
-static void
-assign_tls_server_name(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	way_assigned(newval, &assigned);
+	way_assigned = true;
+	lr_redis_url = list->url;
+	lr_nmasters = list->n > 1 ? list->n : 0;
+	lr_place = place_of(list);
 }
 
 /*
@@ -320,22 +251,6 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 		return false;
 	}
 	return true;
-}
-
-static void
-assign_sentinel_user(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	way_assigned(newval, &assigned);
-}
-
-static void
-assign_sentinel_password_file(const char *newval, void *extra)
-{
-	static uint64 assigned = 0;
-
-	way_assigned(newval, &assigned);
 }
 
 static bool
@@ -400,43 +315,43 @@ typedef struct IntSetting
 	int			max;
 	GucContext	context;
 	int			flags;
-	GucIntCheckHook check;
 	const char *what;
 	const char *more;
+	GucIntCheckHook check;
 } IntSetting;
 
 static const IntSetting int_settings[] = {
-	{"lockredis.max_locks", &lr_max_locks, 10, 10000000, PGC_POSTMASTER, 0, NULL,
+	{"lockredis.max_locks", &lr_max_locks, 10, 10000000, PGC_POSTMASTER, 0,
 	"Most holds and waits that this server can have at once."},
 	{"lockredis.max_lease", &lr_max_lease, 100, 24 * 24 * 60 * 60 * 1000,
-		PGC_POSTMASTER, GUC_UNIT_MS, NULL,
+		PGC_POSTMASTER, GUC_UNIT_MS,
 		"Longest lease of a lock that independent masters keep.",
 	"A master that was started recently has no vote for that long; at least lockredis.lease, and the same on all servers."},
-	{"lockredis.max_handoffs", &lr_max_handoffs, 0, 1000000, PGC_SIGHUP, 0, NULL,
+	{"lockredis.max_handoffs", &lr_max_handoffs, 0, 1000000, PGC_SIGHUP, 0,
 		"How often in a row a lock passes between sessions of this server.",
 	"After that it is released, so that others get their turn; 0: at once. Sessions that begin to wait for a fair lock then join its queue in Redis."},
-	{"lockredis.connect_timeout", &lr_connect_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS, NULL,
+	{"lockredis.connect_timeout", &lr_connect_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS,
 	"Longest time to make a connection to the lock store."},
-	{"lockredis.command_timeout", &lr_command_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS, NULL,
+	{"lockredis.command_timeout", &lr_command_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS,
 		"Longest time to wait for a reply of the lock store.",
 	"Together with connect_timeout it bounds a whole call, reconnect and repeat included."},
 	{"lockredis.idle_timeout", &lr_idle_timeout, 0, 24 * 60 * 60 * 1000,
-		PGC_SIGHUP, GUC_UNIT_MS, NULL,
+		PGC_SIGHUP, GUC_UNIT_MS,
 		"After what time an unused connection of a session is closed.",
 	"The next request makes another one; 0: never."},
 	{"lockredis.fallback_after", &lr_fallback_after, 500, 24 * 60 * 60 * 1000,
-		PGC_SIGHUP, GUC_UNIT_MS, NULL,
+		PGC_SIGHUP, GUC_UNIT_MS,
 		"How long Redis must have been silent before new locks are taken in the table.",
 	"In mode fallback; below two thirds of lockredis.lease."},
-	{"lockredis.lease", &lr_lease, 100, 24 * 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS, check_lease,
-	"Lease of a lock that is renewed; it is renewed at a third of it."},
-	{"lockredis.wait_lease", &lr_wait_lease, 1000, 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS, NULL,
+	{"lockredis.lease", &lr_lease, 100, 24 * 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS,
+	"Lease of a lock that is renewed; it is renewed at a third of it.", NULL, check_lease},
+	{"lockredis.wait_lease", &lr_wait_lease, 1000, 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS,
 		"How long Redis remembers that a session waits for a write lock; it is renewed at a third of that.",
 	"Until then others let it go first. It is withdrawn when the session no longer waits."},
-	{"lockredis.min_replicas", &lr_min_replicas, 0, LR_REPLICAS_MAX, PGC_SUSET, 0, NULL,
+	{"lockredis.min_replicas", &lr_min_replicas, 0, LR_REPLICAS_MAX, PGC_SUSET, 0,
 		"Number of replicas that have to confirm a lock before it counts as taken.",
 	"Likewise whenever its lease is extended; 0: none.  Without effect on locks that are kept in a table."},
-	{"lockredis.replica_timeout", &lr_replica_timeout, 1, 60000, PGC_SUSET, GUC_UNIT_MS, NULL,
+	{"lockredis.replica_timeout", &lr_replica_timeout, 1, 60000, PGC_SUSET, GUC_UNIT_MS,
 		"Longest time to wait for replicas to confirm a lock.",
 	"It is part of lockredis.command_timeout."}
 };
@@ -448,52 +363,45 @@ typedef struct StringSetting
 	const char *initially;
 	GucContext	context;
 	int			flags;
-	GucStringCheckHook check;
-	GucStringAssignHook assign;
 	const char *what;
 	const char *more;
+	GucStringCheckHook check;
+	GucStringAssignHook assign; /* NULL: assign_way */
 } StringSetting;
 
 static const StringSetting string_settings[] = {
 	{"lockredis.url", &lr_url, "redis://127.0.0.1:6379", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		check_url, assign_url,
 		"Where the locks are kept.",
-	"redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters."},
+		"redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters.",
+	check_url, assign_url},
 	{"lockredis.password_file", &lr_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		NULL, assign_password_file,
 		"File with the password of the lock store.",
 	"It must belong to the server's user and be readable by that user only (0600)."},
 	{"lockredis.sentinel_user", &lr_sentinel_user, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		check_sentinel_user, assign_sentinel_user,
 		"User name for the Sentinels.",
-	"An empty string stands for their default user."},
+		"An empty string stands for their default user.",
+	check_sentinel_user},
 	{"lockredis.sentinel_password_file", &lr_sentinel_password_file, "",
 		PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		NULL, assign_sentinel_password_file,
 		"File with the password of the Sentinels.",
 	"As lockredis.password_file; an empty string: they need none."},
 	{"lockredis.database", &lr_database, "postgres", PGC_POSTMASTER, 0,
-		NULL, NULL,
 	"Database with the table that keeps the locks in table mode."},
 	{"lockredis.tls_ca_file", &lr_tls_ca_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		NULL, assign_tls_ca_file,
 		"File with the certificates of the authorities that may sign that of a node.",
 	"An empty string stands for those that the system trusts."},
 	{"lockredis.tls_cert_file", &lr_tls_cert_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		NULL, assign_tls_cert_file,
 		"File with the certificate that is shown to the lock store.",
 	"Followed by the intermediate ones, up to an authority that the store trusts."},
 	{"lockredis.tls_key_file", &lr_tls_key_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		NULL, assign_tls_key_file,
 		"File with the private key of that certificate.",
 	"It must be readable only by the server's user (0600), or belong to root (0640)."},
 	{"lockredis.tls_server_name", &lr_tls_server_name, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
-		check_tls_server_name, assign_tls_server_name,
 		"Name or address that the certificate of each node must have.",
-	"An empty string stands for the host that is connected to."},
+		"An empty string stands for the host that is connected to.",
+	check_tls_server_name},
 	{"lockredis.key_prefix", &lr_key_prefix, "", PGC_SUSET, 0,
-		check_key_prefix, NULL,
-	"Put before every key."}
+	"Put before every key.", NULL, check_key_prefix}
 };
 
 /*
@@ -505,55 +413,37 @@ define_choices(void)
 	DefineCustomEnumVariable("lockredis.mode",
 							 "What keeps the locks.",
 							 "redis: the server at lockredis.url; table: a table in lockredis.database; fallback: the table while Redis is away.",
-							 &lr_mode,
-							 MODE_REDIS, mode_options,
-							 PGC_POSTMASTER,
-							 0,
+							 &lr_mode, MODE_REDIS, mode_options, PGC_POSTMASTER, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockredis.commit_guard",
 							 "What a commit checks of the locks of its transaction.",
 							 "lease: enough of the lease is left; verify: the store says so; off: nothing.",
-							 &lr_commit_guard,
-							 GUARD_LEASE, commit_guard_options,
-							 PGC_USERSET,
-							 0,
+							 &lr_commit_guard, GUARD_LEASE, commit_guard_options, PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockredis.on_lost",
 							 "What happens to a session when one of its locks is lost.",
 							 "mark: it finds out; cancel: its statement is canceled; terminate: it ends.",
-							 &lr_on_lost,
-							 ON_LOST_MARK, on_lost_options,
-							 PGC_USERSET,
-							 0,
+							 &lr_on_lost, ON_LOST_MARK, on_lost_options, PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockredis.release_wait",
 							 "What the end of a transaction waits for when it releases its locks.",
 							 "answered: the answer of Redis; sent: nothing, once the request is sent.",
-							 &lr_release_wait,
-							 RELEASE_WAIT_ANSWERED, release_wait_options,
-							 PGC_USERSET,
-							 0,
+							 &lr_release_wait, RELEASE_WAIT_ANSWERED, release_wait_options, PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.table_synchronous_commit",
 							 "Has table mode wait until the rows of locks are on disk.",
 							 "Off is safe: a lock ends with the server anyway.",
-							 &lr_table_synchronous_commit,
-							 false,
-							 PGC_SIGHUP,
-							 0,
+							 &lr_table_synchronous_commit, false, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockredis.session_locks",
 							 "Allows session-level locks.",
 							 "Switch it off behind a pooler that gives a session to several clients.",
-							 &lr_session_locks,
-							 true,
-							 PGC_SUSET,
-							 0,
+							 &lr_session_locks, true, PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 }
 
@@ -578,9 +468,45 @@ lr_define_settings(void)
 		const StringSetting *s = &string_settings[i];
 
 		DefineCustomStringVariable(s->name, s->what, s->more, s->variable, s->initially,
-								   s->context, s->flags, s->check, s->assign, NULL);
+								   s->context, s->flags, s->check,
+								   s->assign != NULL ? s->assign : assign_way, NULL);
 	}
 	MarkGUCPrefixReserved("lockredis");
+}
+
+/*
+ * digest_of --- a digest of the values of some settings, another one when a value changes
+ */
+static uint64
+digest_of(char *const *values, int n)
+{
+	uint64		digest = 0;
+
+	for (int i = 0; i < n; i++)
+		digest = hash_combine64(digest, hash_bytes_extended((const unsigned char *) values[i],
+															strlen(values[i]), 0));
+	return digest;
+}
+
+/*
+ * lr_way --- see settings.h
+ */
+LrWay
+lr_way(void)
+{
+	static LrWay way;
+	char	   *const settings[] = {
+		lr_url, lr_password_file, lr_sentinel_user, lr_sentinel_password_file, lr_tls_server_name
+	};
+	char	   *const files[] = {lr_tls_ca_file, lr_tls_cert_file, lr_tls_key_file};
+
+	if (way_assigned)
+	{
+		way.settings = digest_of(settings, lengthof(settings));
+		way.tls_files = digest_of(files, lengthof(files));
+		way_assigned = false;
+	}
+	return way;
 }
 
 int64

@@ -74,16 +74,15 @@ extern int	lr_nmasters;
 /* Do independent masters keep the locks? */
 extern bool lr_has_masters(void);
 
-/*
- * Changes in this process whenever a setting does that existing connections depend on.
- */
-extern uint32 lr_url_epoch;
+/* Digests of the settings that existing connections depend on. */
+typedef struct LrWay
+{
+	uint64		settings;		/* all but the following */
+	uint64		tls_files;		/* if these differ, connections are made again only if
+								 * the new files are usable */
+} LrWay;
 
-/*
- * Likewise for the files of TLS; connections are made again only if the new files are
- * usable.
- */
-extern uint32 lr_tls_epoch;
+extern LrWay lr_way(void);
 
 /*
  * Identifies what lockredis.url names, as a digest of all but the passwords: with another

@@ -210,13 +210,13 @@ sleep_until(int64 until)
  * are kept unless the files can be used.
  */
 static bool
-way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
+way_has_changed(const StoreRoutine *store, LrWay before)
 {
 	StoreError	error;
 
-	if (url_epoch != lr_url_epoch)
+	if (before.settings != lr_way().settings)
 		return true;
-	if (tls_epoch == lr_tls_epoch)
+	if (before.tls_files == lr_way().tls_files)
 		return false;
 	if (store->usable == NULL || store->usable(&error))
 		return true;
@@ -236,8 +236,7 @@ way_has_changed(const StoreRoutine *store, uint32 url_epoch, uint32 tls_epoch)
 static void
 reload_settings(void)
 {
-	uint32		epoch = lr_url_epoch;
-	uint32		tls_epoch = lr_tls_epoch;
+	LrWay		before = lr_way();
 	uint32		place = lr_place;
 	StoreId		store = lr_store_with(STORE_HAS_PLACE);
 
@@ -247,7 +246,7 @@ reload_settings(void)
 	fallback_start();
 	if (store == STORE_COUNT)
 		return;
-	if (!way_has_changed(lr_store(store), epoch, tls_epoch))
+	if (!way_has_changed(lr_store(store), before))
 	{
 		if (lr_store(store)->follow_reload != NULL)
 			lr_store(store)->follow_reload();

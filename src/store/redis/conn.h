@@ -20,6 +20,7 @@
 
 #include "datatype/timestamp.h"
 
+#include "settings.h"
 #include "store/nodes.h"
 #include "store/redis/resp.h"
 #include "store/redis/url.h"
@@ -71,8 +72,7 @@ typedef struct RedisTarget
 	NodeId		node;			/* its row in the table of nodes; NODE_NONE: it
 								 * is not a node of this server any more, see
 								 * redis_target_leave */
-	uint32		version;		/* lr_url_epoch of the settings it was made from */
-	uint32		tls_version;	/* their lr_tls_epoch */
+	LrWay		way;			/* of the settings it was made from */
 	uint32		place;			/* their lr_place */
 	char		id[CLUSTER_ID_LEN + 1]; /* shard: id of the node in the cluster */
 	RedisUrl	url;			/* address, database, user */

@@ -35,8 +35,7 @@ target_begin(RedisTarget *t, NodeId node)
 	explicit_bzero(t, sizeof(RedisTarget));
 	t->scout = scout;
 	t->node = node;
-	t->version = lr_url_epoch;
-	t->tls_version = lr_tls_epoch;
+	t->way = lr_way();
 	t->place = lr_place;
 	t->url = *lr_redis_url;
 	target_copy(t->tls_name, lr_tls_server_name, sizeof(t->tls_name));
@@ -139,14 +138,14 @@ target_has_other_files(const RedisTarget *t)
 {
 	RedisFailure why;
 
-	return t->url.tls && t->tls_version != lr_tls_epoch && tls_context_is_usable(&why);
+	return t->url.tls && t->way.tls_files != lr_way().tls_files && tls_context_is_usable(&why);
 }
 
 bool
 redis_target_is_outdated(const RedisTarget *t)
 {
 	return t->node != NODE_NONE &&
-		(t->version != lr_url_epoch || target_has_other_files(t) ||
+		(t->way.settings != lr_way().settings || target_has_other_files(t) ||
 		 (t->kind == TARGET_MASTER && t->topology != topology_epoch()) ||
 		 (t->kind == TARGET_SHARD &&
 		  t->topology != node_generation(t->node)));

@@ -395,14 +395,14 @@ context_get(RedisFailure *f)
 bool
 tls_context_is_usable(RedisFailure *f)
 {
-	static uint32 judged = 0;
+	static uint64 judged = 0;
 	static bool usable = true;
 	static RedisFailure why;
 
-	if (judged != lr_tls_epoch)
+	if (judged != lr_way().tls_files)
 	{
 		usable = context_get(&why) != NULL;
-		judged = lr_tls_epoch;
+		judged = lr_way().tls_files;
 	}
 	*f = why;
 	return usable;
