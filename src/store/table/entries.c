@@ -411,38 +411,40 @@ entry_outlives(Entry *e)
 }
 
 /*
- * entry_put --- insert the entry, or update its row
+ * entry_write --- insert the entry, or update its row; false: another transaction is changing it
  *
  * An update leaves the key, and unless the entry is a new one its start and comment, as they
  * are.  An entry that outlives the server must survive a crash, so its commit is flushed.
  */
-void
-entry_put(LockTables *tables, TableId in, StoreOp *op)
+static bool
+entry_write(LockTables *tables, TableId in, const StoreOp *op)
 {
 	const TableFields *fields = &table_fields[in];
 	const Entry *e = &tables->entry[in];
 	Datum		values[KEYED_MAX_COLUMNS];
 	bool		nulls[KEYED_MAX_COLUMNS];
-	int			columns[KEYED_MAX_COLUMNS];
-	int			n = 0;
+	bool		changed[KEYED_MAX_COLUMNS] = {false};
 
 	memset(nulls, true, sizeof(nulls));
 	for (int i = e->there ? fields->nkeys : 0; i < fields->ncolumns; i++)
 	{
-		Field		field = fields->column[i];
-
-		if (e->there && !e->anew && field >= FIELD_SINCE)
-			continue;
-		columns[n] = i + 1;
-		values[n] = column_of(e, op, field, &nulls[n]);
-		n++;
+		changed[i] = !e->there || e->anew || fields->column[i] < FIELD_SINCE;
+		if (changed[i])
+			values[i] = column_of(e, op, fields->column[i], &nulls[i]);
 	}
-	if (!e->there)
-		keyed_insert(&tables->table[in], values, nulls);
-	else if (!keyed_update(&tables->table[in], n, columns, values, nulls))
-		entry_blocked(tables);
 	if (e->of == OF_NOBODY)
 		tables->must_flush = true;
+	if (e->there)
+		return keyed_update(&tables->table[in], values, nulls, changed);
+	keyed_insert(&tables->table[in], values, nulls);
+	return true;
+}
+
+void
+entry_put(LockTables *tables, TableId in, StoreOp *op)
+{
+	if (!entry_write(tables, in, op))
+		entry_blocked(tables);
 	op->outcome = STORE_OK;
 }
 
@@ -573,17 +575,15 @@ row_is_of(const Entry *row, uint64 owner)
  * Somebody else has written such a row, or the wall clock was set back.
  */
 static void
-end_with_lease(KeyedTable *table, TableId in, const Entry *e)
+end_with_lease(LockTables *tables, TableId in)
 {
-	int			column = 1;
-	bool		null = false;
-	Datum		until = TimestampTzGetDatum(entry_time_after(e, e->lease_ms));
+	Entry	   *e = &tables->entry[in];
+	TimestampTz until = entry_time_after(e, e->lease_ms);
 
-	if (e->until <= DatumGetTimestampTz(until))
+	if (e->until <= until)
 		return;
-	while (table_fields[in].column[column - 1] != FIELD_UNTIL)
-		column++;
-	(void) keyed_update(table, 1, &column, &until, &null);
+	e->until = until;
+	(void) entry_write(tables, in, NULL);
 }
 
 /*
@@ -611,7 +611,7 @@ sweep_table(LockTables *tables, TableId in)
 		if (in == IN_SHARES && e->kind == KIND_READ ? e->of == OF_OTHERS : e->left_ms == 0)
 			(void) keyed_delete(table);
 		else if (in != IN_VALUES)
-			end_with_lease(table, in, e);
+			end_with_lease(tables, in);
 	}
 	table_endscan(scan);
 }

@@ -63,65 +63,56 @@ is_key_index(Relation index, int nkeys)
 bool
 keyed_begin(KeyedTable *table, Relation rel, int nkeys)
 {
-	Relation	index = NULL;
-
 	memset(table, 0, sizeof(KeyedTable));
 	table->rel = rel;
+	table->nkeys = nkeys;
 	table->estate = CreateExecutorState();
 	table->indexes = makeNode(ResultRelInfo);
 	InitResultRelInfo(table->indexes, rel, 0, NULL, 0);
 	ExecOpenIndices(table->indexes, false);
 	table->row = table_slot_create(rel, NULL);
-	table->changed = table_slot_create(rel, NULL);
-
-	for (int i = 0; i < table->indexes->ri_NumIndices && index == NULL; i++)
-		if (is_key_index(table->indexes->ri_IndexRelationDescs[i], nkeys))
-			index = table->indexes->ri_IndexRelationDescs[i];
-	if (index == NULL)
-	{
-		keyed_end(table);
-		return false;
-	}
-
 	InitDirtySnapshot(table->dirty);
-	table->nkeys = nkeys;
-	memcpy(table->collation, index->rd_indcollation, sizeof(Oid) * nkeys);
-	table->scan = LrIndexBeginScan(rel, index, &table->dirty, nkeys);
-	return true;
+
+	for (int i = 0; i < table->indexes->ri_NumIndices && table->index == NULL; i++)
+		if (is_key_index(table->indexes->ri_IndexRelationDescs[i], nkeys))
+			table->index = table->indexes->ri_IndexRelationDescs[i];
+	if (table->index == NULL)
+		keyed_end(table);
+	return table->index != NULL;
 }
 
 void
 keyed_end(KeyedTable *table)
 {
-	if (table->scan != NULL)
-		index_endscan(table->scan);
-	if (table->group_scan != NULL)
-		index_endscan(table->group_scan);
 	ExecDropSingleTupleTableSlot(table->row);
-	ExecDropSingleTupleTableSlot(table->changed);
 	ExecCloseIndices(table->indexes);
 	FreeExecutorState(table->estate);
 }
 
 /*
- * keyed_seek --- start a scan for the first "nkeys" columns of the key
+ * begin_scan --- start a scan for the first "nkeys" columns of the key
  */
-static void
-keyed_seek(KeyedTable *table, IndexScanDesc scan, const Datum *keys, int nkeys)
+static IndexScanDesc
+begin_scan(KeyedTable *table, const Datum *keys, int nkeys)
 {
+	IndexScanDesc scan = LrIndexBeginScan(table->rel, table->index, &table->dirty, nkeys);
 	ScanKeyData scan_keys[KEYED_MAX_KEYS];
 
 	for (int i = 0; i < nkeys; i++)
 		ScanKeyEntryInitialize(&scan_keys[i], 0, i + 1, BTEqualStrategyNumber,
-							   InvalidOid, table->collation[i], F_TEXTEQ, keys[i]);
+							   InvalidOid, table->index->rd_indcollation[i], F_TEXTEQ, keys[i]);
 	index_rescan(scan, scan_keys, nkeys, NULL, 0);
+	return scan;
 }
 
 KeyedFound
 keyed_find(KeyedTable *table, const Datum *keys)
 {
-	keyed_seek(table, table->scan, keys, table->nkeys);
-	if (!index_getnext_slot(table->scan, ForwardScanDirection, table->row))
+	IndexScanDesc scan = begin_scan(table, keys, table->nkeys);
+	bool		found = index_getnext_slot(scan, ForwardScanDirection, table->row);
+
+	index_endscan(scan);
+	if (!found)
 		return KEYED_NOTHING;
 	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
 }
@@ -129,18 +120,16 @@ keyed_find(KeyedTable *table, const Datum *keys)
 void
 keyed_begin_group(KeyedTable *table, Datum key)
 {
-	if (table->group_scan == NULL)
-		table->group_scan = LrIndexBeginScan(table->rel, table->scan->indexRelation,
-											 &table->dirty, 1);
-	keyed_seek(table, table->group_scan, &key, 1);
+	table->group = begin_scan(table, &key, 1);
 }
 
 bool
 keyed_next_of_group(KeyedTable *table)
 {
-	while (index_getnext_slot(table->group_scan, ForwardScanDirection, table->row))
+	while (index_getnext_slot(table->group, ForwardScanDirection, table->row))
 		if (!TransactionIdIsValid(table->dirty.xmin))
 			return true;
+	index_endscan(table->group);
 	return false;
 }
 
@@ -204,8 +193,7 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 {
 	bool		conflict = false;
 
-	LrInsertIndexTuples(table->indexes, table->changed, table->estate, &conflict,
-						summarizing);
+	LrInsertIndexTuples(table->indexes, table->row, table->estate, &conflict, summarizing);
 	ResetPerTupleExprContext(table->estate);
 	if (conflict)
 		ereport(ERROR,
@@ -216,27 +204,17 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 /*
  * keyed_insert --- insert a row and its index entries
  *
- * The page is pruned first, once our own pins on it have been released: pruning needs a page
+ * The page is pruned first, once our own pin on it has been released: pruning needs a page
  * without any other pin.
  */
 void
-keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
+keyed_insert(KeyedTable *table, Datum *values, bool *nulls)
 {
-	TupleTableSlot *slot = table->changed;
-	int			natts = slot->tts_tupleDescriptor->natts;
+	HeapTuple	new = heap_form_tuple(RelationGetDescr(table->rel), values, nulls);
 
-	ExecClearTuple(slot);
-	memcpy(slot->tts_values, values, sizeof(Datum) * natts);
-	memcpy(slot->tts_isnull, nulls, sizeof(bool) * natts);
-	ExecStoreVirtualTuple(slot);
-
-	ExecClearTuple(table->row);
-	table_index_fetch_reset(table->scan->xs_heapfetch);
-	if (table->group_scan != NULL)
-		table_index_fetch_reset(table->group_scan->xs_heapfetch);
+	ExecForceStoreHeapTuple(new, table->row, true);
 	prune_target(table->rel);
-
-	table_tuple_insert(table->rel, slot, GetCurrentCommandId(true), 0, NULL);
+	table_tuple_insert(table->rel, table->row, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, false);
 	CommandCounterIncrement();
 }
@@ -248,27 +226,18 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
  * should be a HOT update.
  */
 bool
-keyed_update(KeyedTable *table, int ncolumns, const int *columns,
-			 const Datum *values, const bool *nulls)
+keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed)
 {
-	TupleTableSlot *slot = table->changed;
-	bool		should_free;
-	HeapTuple	old = ExecFetchSlotHeapTuple(table->row, false, &should_free);
-	HeapTuple	new = heap_modify_tuple_by_cols(old,
-												RelationGetDescr(table->rel),
-												ncolumns,
-												unconstify(int *, columns),
-												unconstify(Datum *, values),
-												unconstify(bool *, nulls));
+	ItemPointerData at = table->row->tts_tid;
+	HeapTuple	new = heap_modify_tuple(ExecFetchSlotHeapTuple(table->row, false, NULL),
+										RelationGetDescr(table->rel), values, nulls, changed);
 	TM_FailureData failure;
 	LockTupleMode mode;
 	LrUpdateIndexes update_indexes;
 
-	if (should_free)
-		heap_freetuple(old);
-	ExecForceStoreHeapTuple(new, slot, true);
-	if (LrUpdateRow(table->rel, &table->row->tts_tid, slot, GetCurrentCommandId(true),
-					GetActiveSnapshot(), &failure, &mode, &update_indexes) != TM_Ok)
+	ExecForceStoreHeapTuple(new, table->row, true);
+	if (LrUpdateRow(table->rel, &at, table->row, GetCurrentCommandId(true), GetActiveSnapshot(),
+					&failure, &mode, &update_indexes) != TM_Ok)
 		return false;
 	if (LrIndexesNeedUpdate(update_indexes))
 		insert_index_entries(table, LrOnlySummarizing(update_indexes));

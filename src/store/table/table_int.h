@@ -230,13 +230,11 @@ typedef struct KeyedTable
 	Relation	rel;
 	ResultRelInfo *indexes;
 	EState	   *estate;
+	Relation	index;			/* of the key */
 	int			nkeys;
-	IndexScanDesc scan;			/* of the key's index, by the whole key */
-	IndexScanDesc group_scan;	/* by its first column only; NULL: not used yet */
-	SnapshotData dirty;			/* of both scans */
-	Oid			collation[KEYED_MAX_KEYS];
-	TupleTableSlot *row;		/* the row that was found last */
-	TupleTableSlot *changed;	/* the row to write */
+	IndexScanDesc group;		/* by the first column of the key */
+	SnapshotData dirty;			/* of all scans */
+	TupleTableSlot *row;		/* the row that was found or written last */
 } KeyedTable;
 
 typedef enum KeyedFound
@@ -257,22 +255,20 @@ extern void keyed_end(KeyedTable *table);
 extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
- * Find all rows with this value in the first column, one after the other.  Rows that open
- * transactions have inserted are skipped.  The caller may delete the row found last.
+ * Find all rows with this value in the first column, one after the other, to the last one.  Rows
+ * that open transactions have inserted are skipped.  The caller may delete the row found last.
  */
 extern void keyed_begin_group(KeyedTable *table, Datum key);
 extern bool keyed_next_of_group(KeyedTable *table);
 
 /* Raises an error if another transaction inserts the same key at this moment. */
-extern void keyed_insert(KeyedTable *table, const Datum *values,
-						 const bool *nulls);
+extern void keyed_insert(KeyedTable *table, Datum *values, bool *nulls);
 
 /*
- * Change or delete the row that was found.  False: another transaction is changing it, or has
- * changed it since.
+ * Change these columns of the row that was found, or delete it.  False: another transaction is
+ * changing it, or has changed it since.
  */
-extern bool keyed_update(KeyedTable *table, int ncolumns, const int *columns,
-						 const Datum *values, const bool *nulls);
+extern bool keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed);
 extern bool keyed_delete(KeyedTable *table);
 
 /* ----------

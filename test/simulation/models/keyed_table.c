@@ -222,7 +222,7 @@ has_another(const Version *v)
 }
 
 void
-keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
+keyed_insert(KeyedTable *table, Datum *values, bool *nulls)
 {
 	const TableForm *form = form_of(table);
 	Cell		cell[CELLS_MAX];
@@ -242,8 +242,7 @@ keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 }
 
 bool
-keyed_update(KeyedTable *table, int ncolumns, const int *columns, const Datum *values,
-			 const bool *nulls)
+keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed)
 {
 	const TableForm *form = form_of(table);
 	Cell		cell[CELLS_MAX];
@@ -254,8 +253,9 @@ keyed_update(KeyedTable *table, int ncolumns, const int *columns, const Datum *v
 	if (v == NULL || !version_is_free(v))
 		return false;
 	memcpy(cell, v->cell, sizeof(cell));
-	for (int i = 0; i < ncolumns; i++)
-		cell[columns[i] - 1] = cell_of(form->type[columns[i] - 1], values[i], nulls[i]);
+	for (int i = 0; i < form->ncolumns; i++)
+		if (changed[i])
+			cell[i] = cell_of(form->type[i], values[i], nulls[i]);
 	v->xmax = xact_assign_xid();
 	(void) version_add(v->table, cell, v->xmax);
 	return true;

@@ -90,12 +90,10 @@ extern KeyedFound __real_keyed_find(KeyedTable *table, const Datum *keys);
 extern KeyedFound __wrap_keyed_find(KeyedTable *table, const Datum *keys);
 extern bool __real_keyed_next_of_group(KeyedTable *table);
 extern bool __wrap_keyed_next_of_group(KeyedTable *table);
-extern void __real_keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls);
-extern void __wrap_keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls);
-extern bool __real_keyed_update(KeyedTable *table, int ncolumns, const int *columns,
-								const Datum *values, const bool *nulls);
-extern bool __wrap_keyed_update(KeyedTable *table, int ncolumns, const int *columns,
-								const Datum *values, const bool *nulls);
+extern void __real_keyed_insert(KeyedTable *table, Datum *values, bool *nulls);
+extern void __wrap_keyed_insert(KeyedTable *table, Datum *values, bool *nulls);
+extern bool __real_keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed);
+extern bool __wrap_keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed);
 extern bool __real_keyed_delete(KeyedTable *table);
 extern bool __wrap_keyed_delete(KeyedTable *table);
 
@@ -134,7 +132,7 @@ __wrap_keyed_next_of_group(KeyedTable *table)
 }
 
 void
-__wrap_keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
+__wrap_keyed_insert(KeyedTable *table, Datum *values, bool *nulls)
 {
 	before_access();
 	if (told->stops && strcmp(RelationGetRelationName(table->rel), "redis_lock_rows") == 0)
@@ -148,11 +146,10 @@ __wrap_keyed_insert(KeyedTable *table, const Datum *values, const bool *nulls)
 }
 
 bool
-__wrap_keyed_update(KeyedTable *table, int ncolumns, const int *columns, const Datum *values,
-					const bool *nulls)
+__wrap_keyed_update(KeyedTable *table, Datum *values, bool *nulls, bool *changed)
 {
 	before_access();
-	return __real_keyed_update(table, ncolumns, columns, values, nulls);
+	return __real_keyed_update(table, values, nulls, changed);
 }
 
 bool
