@@ -284,10 +284,10 @@ extern bool keyed_delete(KeyedTable *table);
 typedef enum TableId
 {
 	IN_ROWS,
-	IN_COUNTERS,
-	IN_SHARES,					/* from here on: opened only by operations that
+	IN_COUNTERS,				/* from here on: opened only by operations that
 								 * need them, */
-	IN_VALUES,					/* and not there in version 1.0 */
+	IN_SHARES,					/* and from here on: not there in version 1.0 */
+	IN_VALUES,
 	IN_COUNT
 } TableId;
 
@@ -347,6 +347,7 @@ typedef struct Entry
 /* The tables that are open in this transaction. */
 typedef struct LockTables
 {
+	Oid			schema;			/* of the extension */
 	KeyedTable	table[IN_COUNT];
 	bool		is_open[IN_COUNT];
 	Entry		entry[IN_COUNT];	/* the row that was found last */
@@ -355,7 +356,7 @@ typedef struct LockTables
 	TableTrouble trouble;		/* what tables_fail() is to say */
 } LockTables;
 
-/* Open the tables, and act as their owner until tables_close().  May fail. */
+/* Open redis_lock_rows, and act as its owner until tables_close().  May fail. */
 extern void tables_open(LockTables *tables);
 extern void tables_close(LockTables *tables);
 

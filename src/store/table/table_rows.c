@@ -595,7 +595,8 @@ rows_execute(LockTables *tables, StoreOp *op)
 	op->outcome = STORE_REFUSED;
 	if (operation == NULL)
 		return;
-	if ((kind->shared && !tables_have(tables, IN_SHARES)) ||
+	if (((op->args.fenced || op->kind == STORE_MINT) && !tables_have(tables, IN_COUNTERS)) ||
+		(kind->shared && !tables_have(tables, IN_SHARES)) ||
 		(kind->calls[STORE_VALUE].keys[0] != NULL && !tables_have(tables, IN_VALUES)))
 		return;
 	operation(tables, op);

@@ -242,14 +242,11 @@ run_transaction(int from, int to)
  * run_jobs --- carry out the operations together
  *
  * The operation that made the transaction fail is refused.  Those before it are committed by
- * themselves, so with many failures none of the others runs again for each.  If the tables are not
- * as they should be, they are looked up once more: they may have been created again.
+ * themselves, so with many failures none of the others runs again for each.
  */
 static void
 run_jobs(int from, int to)
 {
-	bool		looked_up = false;
-
 	while (from < to && !run_transaction(from, to))
 	{
 		if (running != NULL)
@@ -260,8 +257,6 @@ run_jobs(int from, int to)
 			run_jobs(from, failed);
 			from = failed + 1;
 		}
-		else if (tables.trouble.fault == TABLE_WRONG_FORM && !looked_up)
-			looked_up = true;
 		else
 		{
 			refuse_jobs(from, to, &tables.trouble);

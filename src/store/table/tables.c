@@ -60,10 +60,6 @@ static const Oid field_types[] = {
 	[FIELD_SINCE] = TIMESTAMPTZOID,[FIELD_COMMENT] = TEXTOID
 };
 
-/* The tables that were found last.  They are looked up again once one has gone. */
-static Oid	oids[IN_COUNT];
-static bool tables_known = false;
-
 /* Between tables_open and tables_close. */
 static Oid	save_user;
 static int	save_context;
@@ -83,13 +79,12 @@ has_good_encoding(TableTrouble *trouble)
 }
 
 /*
- * extension_schema --- the schema of our extension in this database, or InvalidOid
+ * find_schema --- find the schema of our extension in this database
  */
-static Oid
-extension_schema(void)
+static bool
+find_schema(LockTables *tables)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
-	Oid			schema = InvalidOid;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -99,42 +94,14 @@ extension_schema(void)
 	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-		schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return schema;
-}
-
-static bool
-is_found(TableId in, TableFault fault, TableTrouble *trouble)
-{
-	if (OidIsValid(oids[in]))
-		return true;
-	table_trouble_set(trouble, fault,
-					  "The extension in database \"%s\" has no table \"%s\".",
-					  get_database_name(MyDatabaseId), table_fields[in].name);
-	return false;
-}
-
-/*
- * find_tables --- look them up by name in the schema of the extension
- */
-static bool
-find_tables(TableTrouble *trouble)
-{
-	Oid			schema = extension_schema();
-
-	if (!OidIsValid(schema))
-	{
-		table_trouble_set(trouble, TABLE_NO_EXTENSION,
+		tables->schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
+	else
+		table_trouble_set(&tables->trouble, TABLE_NO_EXTENSION,
 						  "Extension \"lockredis\" does not exist in database \"%s\".",
 						  get_database_name(MyDatabaseId));
-		return false;
-	}
-	for (int i = 0; i < IN_COUNT; i++)
-		oids[i] = get_relname_relid(table_fields[i].name, schema);
-	return is_found(IN_ROWS, TABLE_WRONG_FORM, trouble) &&
-		is_found(IN_COUNTERS, TABLE_WRONG_FORM, trouble);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return HeapTupleIsValid(tuple);
 }
 
 /*
@@ -154,32 +121,29 @@ lock_indexes(Relation rel)
 }
 
 /*
- * open_relation --- open and lock a table; NULL: it has been dropped, or another session has
- * locked it
+ * open_relation --- open and lock a table; NULL: there is none, or another session has locked it
  *
  * This does not wait: the session tries its operation again.
  */
 static Relation
-open_relation(Oid relid, TableTrouble *trouble)
+open_relation(LockTables *tables, TableId in)
 {
-	bool		locked = ConditionalLockRelationOid(relid, RowExclusiveLock);
+	Oid			relid = get_relname_relid(table_fields[in].name, tables->schema);
+	bool		locked = OidIsValid(relid) && ConditionalLockRelationOid(relid, RowExclusiveLock);
 	Relation	rel = locked ? try_table_open(relid, NoLock) : NULL;
 
 	if (rel != NULL && lock_indexes(rel))
 		return rel;
 	if (rel != NULL)
 		table_close(rel, NoLock);
-	if (rel != NULL || !locked)
-	{
-		table_trouble_set(trouble, TABLE_BLOCKED,
+	if (rel != NULL || (OidIsValid(relid) && !locked))
+		table_trouble_set(&tables->trouble, TABLE_BLOCKED,
 						  "Another session has locked the table of locks.");
-		return NULL;
-	}
-
-	/* Dropped, and perhaps created again: look it up next time. */
-	tables_known = false;
-	table_trouble_set(trouble, TABLE_WRONG_FORM,
-					  "The tables of the extension have been dropped.");
+	else
+		table_trouble_set(&tables->trouble,
+						  in < IN_SHARES ? TABLE_WRONG_FORM : TABLE_OLD_EXTENSION,
+						  "The extension in database \"%s\" has no table \"%s\".",
+						  get_database_name(MyDatabaseId), table_fields[in].name);
 	return NULL;
 }
 
@@ -203,7 +167,7 @@ has_form(Relation rel, const TableFields *fields)
 }
 
 /*
- * open_table --- open one of the tables, if its name, owner and columns are right
+ * open_table --- open one of the tables, if its owner and columns are right
  *
  * The worker acts as the owner of redis_lock_rows, who must own the other tables too.
  * Otherwise the code in an index of one owner would run as the other.
@@ -212,30 +176,30 @@ static bool
 open_table(LockTables *tables, TableId in)
 {
 	const TableFields *fields = &table_fields[in];
-	KeyedTable *table = &tables->table[in];
-	Relation	rel = open_relation(oids[in], &tables->trouble);
+	Relation	rel = open_relation(tables, in);
 	const char *fault;
 
 	if (rel == NULL)
 		return false;
-
-	/* The next transaction looks it up by its name. */
-	if (strcmp(RelationGetRelationName(rel), fields->name) != 0)
-	{
-		tables_known = false;
-		fault = "of the extension has another name now";
-	}
-	else if (in != IN_ROWS &&
-			 rel->rd_rel->relowner != tables->table[IN_ROWS].rel->rd_rel->relowner)
+	if (in != IN_ROWS &&
+		rel->rd_rel->relowner != tables->table[IN_ROWS].rel->rd_rel->relowner)
 		fault = "has another owner than table \"redis_lock_rows\"";
-	else if (!has_form(rel, fields) || !keyed_begin(table, rel, fields->nkeys))
+	else if (!has_form(rel, fields) || !keyed_begin(&tables->table[in], rel, fields->nkeys))
 		fault = "is not as the script of the extension makes it";
 	else
-		return tables->is_open[in] = true;
+		return true;
 	table_close(rel, NoLock);
 	table_trouble_set(&tables->trouble, TABLE_WRONG_FORM, "Table \"%s\" %s.",
 					  fields->name, fault);
 	return false;
+}
+
+bool
+tables_have(LockTables *tables, TableId in)
+{
+	if (!tables->is_open[in])
+		tables->is_open[in] = open_table(tables, in);
+	return tables->is_open[in];
 }
 
 void
@@ -249,37 +213,28 @@ tables_fail(LockTables *tables)
 /*
  * tables_open --- see table_int.h
  *
- * When the tables have been found, a new epoch tells the watchdog that they can be used again.
+ * They are looked up by name in each transaction, so nothing has to be forgotten when they are
+ * renamed, moved, or created again.  In the last case a new epoch tells the watchdog, whose locks
+ * are lost.
  */
 void
 tables_open(LockTables *tables)
 {
+	static Oid	rows = InvalidOid;	/* when they were last opened */
+	Relation	rel;
+
 	memset(tables->is_open, 0, sizeof(tables->is_open));
 	tables->must_flush = false;
-	if (!has_good_encoding(&tables->trouble) ||
-		(!tables_known && !find_tables(&tables->trouble)) ||
-		!open_table(tables, IN_ROWS) || !open_table(tables, IN_COUNTERS))
+	if (!has_good_encoding(&tables->trouble) || !find_schema(tables) ||
+		!tables_have(tables, IN_ROWS))
 		tables_fail(tables);
-
-	if (!tables_known)
+	rel = tables->table[IN_ROWS].rel;
+	if (rows != RelationGetRelid(rel))
 		requests_new_epoch();
-	tables_known = true;
+	rows = RelationGetRelid(rel);
 	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(tables->table[IN_ROWS].rel->rd_rel->relowner,
+	SetUserIdAndSecContext(rel->rd_rel->relowner,
 						   save_context | SECURITY_RESTRICTED_OPERATION);
-}
-
-bool
-tables_have(LockTables *tables, TableId in)
-{
-	Oid			schema = RelationGetNamespace(tables->table[IN_ROWS].rel);
-
-	if (tables->is_open[in])
-		return true;
-	if (!OidIsValid(oids[in]))
-		oids[in] = get_relname_relid(table_fields[in].name, schema);
-	return is_found(in, TABLE_OLD_EXTENSION, &tables->trouble) &&
-		open_table(tables, in);
 }
 
 void
