@@ -44,10 +44,7 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static ProcessUtility_hook_type prev_process_utility_hook = NULL;
 
-/*
- * The parts of shared memory.  The stores register their nodes when they are
- * initialized, so they come last.
- */
+/* The parts of shared memory. */
 static const struct
 {
 	Size		(*size) (void);

@@ -415,9 +415,9 @@ lockredis_certificate_expires(PG_FUNCTION_ARGS)
 	for (int number = PG_GETARG_INT32(0); next_node(&node, &status); node++)
 		if (--number == 0)
 		{
-			if (status.certificate_expires == 0)
+			if (status.facts.certificate_expires == 0)
 				break;
-			PG_RETURN_TIMESTAMPTZ(status.certificate_expires);
+			PG_RETURN_TIMESTAMPTZ(status.facts.certificate_expires);
 		}
 	PG_RETURN_NULL();
 }
@@ -537,17 +537,17 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int num
 	bool		nulls[STATUS_COLUMNS] = {0};
 
 	values[COL_NODE] = Int32GetDatum(number);
-	values[COL_ROLE] = CStringGetTextDatum(role_name[status->role]);
+	values[COL_ROLE] = CStringGetTextDatum(role_name[status->facts.role]);
 	text_or_null(values, nulls, COL_ADDRESS,
 				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status->address : "");
 	values[COL_STATE] = CStringGetTextDatum(state_name[status->state]);
 	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
 	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
-	text_or_null(values, nulls, COL_VERSION, status->version);
+	text_or_null(values, nulls, COL_VERSION, status->facts.version);
 	nulls[COL_RENEWAL_LAG] = !has_locks;
 	if (!nulls[COL_RENEWAL_LAG])
 		values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
-	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->maxmemory_policy);
+	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->facts.maxmemory_policy);
 	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
 	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
 	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);

@@ -72,7 +72,6 @@ typedef struct NodeEntry
 	pg_atomic_uint32 state;		/* NodeState */
 	pg_atomic_uint32 silent;	/* a request timed out; see node_set_silent */
 	pg_atomic_uint64 usual_round_trip;	/* microseconds, 0 = not known */
-	pg_atomic_uint32 answered_place;	/* see node_note_answered; 0 = none */
 
 	/* All below is protected by the lock. */
 	bool		used;
@@ -81,13 +80,9 @@ typedef struct NodeEntry
 
 typedef struct HostEntry
 {
-	char		host[LR_HOST_MAX];	/* empty: a free entry */
-	int			port;
 	pg_atomic_uint32 wanted;	/* WANT_xxx: why addresses are wanted */
+	AddressWish wish;			/* but for "why" and "known"; no host: a free entry */
 	int64		wanted_at;		/* when a process wanted them last */
-	NodeId		node;			/* node of the last request */
-	int			failures;
-	int64		concluded_at;
 	NodeAddresses addresses;
 } HostEntry;
 
@@ -180,31 +175,6 @@ node_shmem_size(void)
 	return MAXALIGN(sizeof(NodeTable));
 }
 
-/*
- * node_shmem_init --- attach, and initialize if we are the first
- *
- * Called with AddinShmemInitLock held.
- */
-void
-node_shmem_init(void)
-{
-	bool		found;
-
-	nodes = ShmemInitStruct("lockredis nodes", node_shmem_size(), &found);
-	topology = &nodes->topology;
-	cluster = &nodes->cluster;
-	masters = &nodes->masters;
-	node_lock = &(GetNamedLWLockTranche("lockredis"))[0].lock;
-	if (found)
-		return;
-
-	/* Atomics that are 0 are initialized by that. */
-	memset(nodes, 0, sizeof(NodeTable));
-	pg_atomic_init_u32(&cluster->open_slots, SLOT_COUNT);
-	for (int i = 0; i < NODE_MASTERS; i++)
-		pg_atomic_init_u32(&nodes->generation[i], 1);
-}
-
 /* ----------
  * Rows
  * ----------
@@ -230,23 +200,42 @@ clear_status(NodeId node)
 
 	memset(&e->status, 0, sizeof(NodeStatus));
 	e->status.store = node == NODE_TABLE ? STORE_TABLE : STORE_REDIS;
-	e->status.role = first_role(node);
+	e->status.facts.role = first_role(node);
 	e->status.round_trip_us = -1;
 	pg_atomic_write_u32(&e->state, NODE_CONNECTING);
 	pg_atomic_write_u64(&e->usual_round_trip, 0);
 }
 
 /*
- * Called with AddinShmemInitLock held, before any other process looks here.  A process
- * that only attaches finds the node entered.
+ * node_shmem_init --- attach, and initialize if we are the first
+ *
+ * Called with AddinShmemInitLock held.
  */
 void
-node_enter(NodeId node)
+node_shmem_init(void)
 {
-	if (nodes->entry[node].used)
+	bool		found;
+
+	nodes = ShmemInitStruct("lockredis nodes", node_shmem_size(), &found);
+	topology = &nodes->topology;
+	cluster = &nodes->cluster;
+	masters = &nodes->masters;
+	node_lock = &(GetNamedLWLockTranche("lockredis"))[0].lock;
+	if (found)
 		return;
-	nodes->entry[node].used = true;
-	clear_status(node);
+
+	/* Atomics that are 0 are initialized by that. */
+	memset(nodes, 0, sizeof(NodeTable));
+	pg_atomic_init_u32(&cluster->open_slots, SLOT_COUNT);
+	for (int i = 0; i < NODE_MASTERS; i++)
+		pg_atomic_init_u32(&nodes->generation[i], 1);
+	for (int i = 0; i < STORE_COUNT; i++)
+	{
+		NodeId		node = i == STORE_TABLE ? NODE_TABLE : NODE_REDIS;
+
+		nodes->entry[node].used = lr_has_store(i);
+		clear_status(node);
+	}
 }
 
 void
@@ -283,9 +272,9 @@ node_get_status(NodeId node, NodeStatus *out)
 void
 node_warn_of_eviction(const NodeStatus *status, char *warned, size_t size)
 {
-	if (strcmp(status->maxmemory_policy, warned) == 0)
+	if (strcmp(status->facts.maxmemory_policy, warned) == 0)
 		return;
-	strlcpy(warned, status->maxmemory_policy, size);
+	strlcpy(warned, status->facts.maxmemory_policy, size);
 	if (warned[0] == '\0' || strcmp(warned, "noeviction") == 0)
 		return;
 	ereport(WARNING,
@@ -304,32 +293,15 @@ node_set_state(NodeId node, NodeState state)
 		pg_atomic_fetch_add_u32(&nodes->returns, 1);
 }
 
-/*
- * node_set_facts --- what the node reported of itself; NULL leaves a text alone
- */
 void
-node_set_facts(NodeId node, const char *address, const char *version,
-			   const char *policy, NodeRole role)
+node_set_facts(NodeId node, const char *address, const NodeFacts *facts)
 {
 	NodeStatus *status = &nodes->entry[node].status;
 
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	if (address)
+	if (address != NULL)
 		strlcpy(status->address, address, sizeof(status->address));
-	if (version)
-		strlcpy(status->version, version, sizeof(status->version));
-	if (policy)
-		strlcpy(status->maxmemory_policy, policy,
-				sizeof(status->maxmemory_policy));
-	status->role = role;
-	LWLockRelease(node_lock);
-}
-
-void
-node_set_certificate(NodeId node, TimestampTz expires)
-{
-	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	nodes->entry[node].status.certificate_expires = expires;
+	status->facts = *facts;
 	LWLockRelease(node_lock);
 }
 
@@ -355,16 +327,11 @@ node_usual_round_trip(NodeId node)
 	return (int64) pg_atomic_read_u64(&nodes->entry[node].usual_round_trip);
 }
 
-void
-node_note_answered(NodeId node, uint32 place)
-{
-	pg_atomic_write_u32(&nodes->entry[node].answered_place, place);
-}
-
+/* With other settings nothing is known of a node any more, the round trip included. */
 bool
 node_has_answered(NodeId node, uint32 place)
 {
-	return place != 0 && pg_atomic_read_u32(&nodes->entry[node].answered_place) == place;
+	return place == node_get_place() && node_usual_round_trip(node) != 0;
 }
 
 void
@@ -414,21 +381,12 @@ node_set_replica(int number, const char *address, NodeState state)
 	LWLockRelease(node_lock);
 }
 
-/*
- * end_replicas --- there are only "n" replicas; lock held
- */
-static void
-end_replicas(int n)
-{
-	for (int i = n; i < NODE_REPLICAS; i++)
-		nodes->entry[NODE_REPLICA + i].used = false;
-}
-
 void
 node_end_replicas(int n)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	end_replicas(n);
+	for (int i = n; i < NODE_REPLICAS; i++)
+		nodes->entry[NODE_REPLICA + i].used = false;
 	LWLockRelease(node_lock);
 }
 
@@ -444,9 +402,9 @@ node_forget(NodeId node)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	clear_status(node);
-	if (node == NODE_REDIS)
-		end_replicas(0);
 	LWLockRelease(node_lock);
+	if (node == NODE_REDIS)
+		node_end_replicas(0);
 }
 
 uint32
@@ -524,7 +482,7 @@ static HostEntry *
 find_host(const char *host, int port)
 {
 	for (int i = 0; i < ADDRESSES_MAX; i++)
-		if (nodes->host[i].port == port && strcmp(nodes->host[i].host, host) == 0)
+		if (nodes->host[i].wish.port == port && strcmp(nodes->host[i].wish.host, host) == 0)
 			return &nodes->host[i];
 	return NULL;
 }
@@ -532,10 +490,8 @@ find_host(const char *host, int port)
 static void
 clear_host(HostEntry *h)
 {
-	h->host[0] = '\0';
-	h->port = 0;
-	h->failures = 0;
-	h->wanted_at = h->concluded_at = 0;
+	memset(&h->wish, 0, sizeof(AddressWish));
+	h->wanted_at = 0;
 	memset(&h->addresses, 0, sizeof(NodeAddresses));
 	pg_atomic_write_u32(&h->wanted, 0);
 }
@@ -552,8 +508,8 @@ make_host(const char *host, int port)
 		if (nodes->host[i].wanted_at < oldest->wanted_at)
 			oldest = &nodes->host[i];
 	clear_host(oldest);
-	strlcpy(oldest->host, host, LR_HOST_MAX);
-	oldest->port = port;
+	strlcpy(oldest->wish.host, host, LR_HOST_MAX);
+	oldest->wish.port = port;
 	return oldest;
 }
 
@@ -582,7 +538,7 @@ addresses_want(NodeId node, const char *host, int port, uint32 why)
 	if (h == NULL)
 		h = make_host(host, port);
 	before = pg_atomic_fetch_or_u32(&h->wanted, why);
-	h->node = node;
+	h->wish.node = node;
 	h->wanted_at = lr_now();
 	LWLockRelease(node_lock);
 	if ((before & why) != why)
@@ -635,13 +591,9 @@ addresses_wish(int number, AddressWish *out)
 	if (pg_atomic_read_u32(&h->wanted) == 0)
 		return false;
 	LWLockAcquire(node_lock, LW_SHARED);
-	strlcpy(out->host, h->host, LR_HOST_MAX);
-	out->port = h->port;
-	out->node = h->node;
+	*out = h->wish;
 	out->why = pg_atomic_read_u32(&h->wanted);
 	out->known = h->addresses.count > 0;
-	out->failures = h->failures;
-	out->concluded_at = h->concluded_at;
 	LWLockRelease(node_lock);
 	return out->why != 0;
 }
@@ -663,23 +615,18 @@ addresses_publish(const AddressWish *wish, const NodeAddresses *found)
 	{
 		if (found->count > 0 || h->addresses.count == 0)
 			h->addresses = *found;
-		h->failures = found->count > 0 ? 0 : h->failures + 1;
-		h->concluded_at = lr_now();
+		h->wish.failures = found->count > 0 ? 0 : h->wish.failures + 1;
+		h->wish.concluded_at = lr_now();
 		pg_atomic_write_u32(&h->wanted, 0);
 	}
 	LWLockRelease(node_lock);
 }
 
+/* If the entry was replaced meanwhile: who waits for addresses repeats the request. */
 void
-addresses_drop_wish(const AddressWish *wish)
+addresses_drop_wish(int number, uint32 why)
 {
-	HostEntry  *h;
-
-	LWLockAcquire(node_lock, LW_SHARED);
-	h = find_host(wish->host, wish->port);
-	if (h != NULL)
-		pg_atomic_fetch_and_u32(&h->wanted, ~wish->why);
-	LWLockRelease(node_lock);
+	pg_atomic_fetch_and_u32(&nodes->host[number].wanted, ~why);
 }
 
 /*
@@ -697,11 +644,12 @@ addresses_restart(const RedisUrl *urls, int n)
 		bool		named = false;
 
 		for (int j = 0; j < n && !named; j++)
-			named = h->port == urls[j].at.port && strcmp(h->host, urls[j].at.host) == 0;
+			named = h->wish.port == urls[j].at.port &&
+				strcmp(h->wish.host, urls[j].at.host) == 0;
 		if (!named)
 			clear_host(h);
-		h->failures = 0;
-		h->concluded_at = 0;
+		h->wish.failures = 0;
+		h->wish.concluded_at = 0;
 		pg_atomic_write_u32(&h->wanted, 0);
 	}
 	LWLockRelease(node_lock);

@@ -73,18 +73,25 @@ node_has_locks(NodeId node)
 	return node < NODE_REPLICA || node == NODE_TABLE;
 }
 
+/* What a node says about itself. */
+typedef struct NodeFacts
+{
+	NodeRole	role;
+	char		version[32];
+	char		maxmemory_policy[32];
+	TimestampTz certificate_expires;	/* when the first certificate of the connection
+										 * does, the node's or ours; 0 = none */
+} NodeFacts;
+
 typedef struct NodeStatus
 {
 	StoreId		store;
-	NodeRole	role;
 	NodeState	state;
+	NodeFacts	facts;
 	int64		round_trip_us;	/* of the last answered batch; -1 = none yet */
 	char		address[128];
-	char		version[32];
-	char		maxmemory_policy[32];
 	char		last_error[256];
 	TimestampTz last_error_at;	/* 0 = none */
-	TimestampTz certificate_expires;	/* see node_set_certificate; 0 = none */
 } NodeStatus;
 
 extern Size node_shmem_size(void);
@@ -100,9 +107,6 @@ extern void node_shmem_init(void);
  */
 extern void node_start(uint32 place, bool follows, bool is_cluster, int nmasters);
 
-/* Enter a node at server start. */
-extern void node_enter(NodeId node);
-
 /* The watchdog: a node exists from now on, or not any more. */
 extern void node_appear(NodeId node);
 extern void node_vanish(NodeId node);
@@ -116,26 +120,18 @@ extern bool node_get_status(NodeId node, NodeStatus *out);
  */
 extern void node_warn_of_eviction(const NodeStatus *status, char *warned, size_t size);
 
-/* Called by the watchdog.  A NULL text leaves the present one alone. */
+/* Called by the watchdog.  Without an address (NULL) the present one stays. */
 extern void node_set_state(NodeId node, NodeState state);
-extern void node_set_facts(NodeId node, const char *address,
-						   const char *version, const char *policy,
-						   NodeRole role);
-
-/*
- * When the first certificate of the connection expires, the node's or ours; 0 = none.
- */
-extern void node_set_certificate(NodeId node, TimestampTz expires);
+extern void node_set_facts(NodeId node, const char *address, const NodeFacts *facts);
 extern void node_set_round_trip(NodeId node, int64 us);
 
 /* An empty address leaves the present one alone. */
 extern void node_set_error(NodeId node, const char *address, const char *message);
 
 /*
- * The node has answered as a Redis server at the place of these settings (lr_place);
- * has it ever done so?  Takes no lock.
+ * Has the node answered the watchdog as a Redis server, at the place of these settings
+ * (lr_place)?  Takes no lock.
  */
-extern void node_note_answered(NodeId node, uint32 place);
 extern bool node_has_answered(NodeId node, uint32 place);
 
 /*
@@ -327,7 +323,7 @@ typedef struct AddressWish
 	char		host[LR_HOST_MAX];
 	int			port;
 	NodeId		node;			/* node of the last request */
-	uint32		why;
+	uint32		why;			/* WANT_xxx */
 	bool		known;			/* there are addresses, perhaps old ones */
 	int			failures;		/* failures in a row */
 	int64		concluded_at;	/* end of the last attempt; 0 = none */
@@ -360,8 +356,8 @@ extern bool addresses_wish(int number, AddressWish *out);
 /* The result of an attempt, good or bad; it answers all requests for the name. */
 extern void addresses_publish(const AddressWish *wish, const NodeAddresses *found);
 
-/* The known addresses are good enough. */
-extern void addresses_drop_wish(const AddressWish *wish);
+/* The addresses that are known are good enough for what this request is made for. */
+extern void addresses_drop_wish(int number, uint32 why);
 
 /*
  * The settings have changed and name these hosts now: forget all requests, and the

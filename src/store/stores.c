@@ -69,9 +69,9 @@ current_shmem_init(void)
 }
 
 /*
- * stores_shmem_init --- initialize the stores in use, and enter their nodes
+ * stores_shmem_init --- initialize the stores in use
  *
- * Called with AddinShmemInitLock held, after the table of nodes was initialized.
+ * Called with AddinShmemInitLock held.
  */
 void
 stores_shmem_init(void)
@@ -79,13 +79,8 @@ stores_shmem_init(void)
 	if (lr_has_fallback())
 		current_shmem_init();
 	for (int i = 0; i < STORE_COUNT; i++)
-	{
-		if (!lr_has_store(i))
-			continue;
-		node_enter(stores[i]->node);
-		if (stores[i]->shmem_init != NULL)
+		if (lr_has_store(i) && stores[i]->shmem_init != NULL)
 			stores[i]->shmem_init();
-	}
 }
 
 /*

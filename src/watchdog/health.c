@@ -77,9 +77,9 @@ health_forget(StoreHealth *h)
 static void
 warn_of_role(StoreHealth *h, const NodeStatus *status)
 {
-	if ((status->role == ROLE_REPLICA) == h->warned_replica)
+	if ((status->facts.role == ROLE_REPLICA) == h->warned_replica)
 		return;
-	h->warned_replica = status->role == ROLE_REPLICA;
+	h->warned_replica = status->facts.role == ROLE_REPLICA;
 	if (h->warned_replica)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),

@@ -368,7 +368,7 @@ next_wish(AddressWish *first)
 		if (!addresses_wish(i, &wish))
 			continue;
 		if (!is_needed(&wish))
-			addresses_drop_wish(&wish);
+			addresses_drop_wish(i, wish.why);
 		else if (when_to_ask(&wish) < first_at)
 		{
 			first_at = when_to_ask(&wish);

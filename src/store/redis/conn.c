@@ -468,16 +468,13 @@ conn_ready(RedisConn *c)
 	}
 	c->state = CONN_READY;
 	c->facts = hs->facts;
+	c->facts.shown.certificate_expires = redis_tls_expires(&c->tls);
 	c->clock_offset = hs->clock_offset;
 	redis_socket_block_briefly(&c->socket);
 	if (c->probe)
 	{
 		node_set_round_trip(c->target->node, hs->round_trip);
-		if (redis_tls_is_on(&c->tls))
-			node_set_certificate(c->target->node, redis_tls_expires(&c->tls));
-		node_set_facts(c->target->node, c->failure.error.address,
-					   c->facts.version, c->facts.policy, c->facts.role);
-		redis_target_note_answered(c->target);
+		node_set_facts(c->target->node, c->failure.error.address, &c->facts.shown);
 		redis_target_confirm(c->target);
 	}
 }
@@ -829,8 +826,7 @@ redis_conn_take_info(RedisConn *c, const char *info)
 	redis_facts_read(&c->facts, info);
 	if (c->target->node == NODE_NONE)
 		return;
-	node_set_facts(c->target->node, NULL, c->facts.version, c->facts.policy,
-				   c->facts.role);
+	node_set_facts(c->target->node, NULL, &c->facts.shown);
 	if (c->target->node == NODE_REDIS)
 		redis_replicas_read(info);
 }

@@ -121,12 +121,9 @@ extern void redis_target_leave(RedisTarget *t);
 /* The address for the server log and pg_monitor, without user and password. */
 extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
 
-/* Note that a Redis server has answered there. */
-extern void redis_target_note_answered(const RedisTarget *t);
-
 /*
- * Has one answered there, with these settings, since this server was started?  If so, a
- * failure is no sign of wrong settings.
+ * Has a Redis server answered the watchdog there, with these settings?  If so, a failure
+ * is no sign of wrong settings.
  */
 extern bool redis_target_has_answered(const RedisTarget *t);
 
@@ -310,13 +307,6 @@ extern StepResult redis_tls_shake_hands(RedisTls *t, RedisFailure *f);
 extern void redis_tls_close(RedisTls *t);
 extern void redis_tls_free(RedisTls *t);
 
-/* Is the connection encrypted, or about to be? */
-static inline bool
-redis_tls_is_on(const RedisTls *t)
-{
-	return t->ssl != NULL;
-}
-
 /*
  * Like the functions of the socket.  EPROTO: TLS itself has failed, and
  * redis_tls_explain() says why.
@@ -331,8 +321,8 @@ extern size_t redis_wire_unread(const RedisTls *t);
 extern uint32 redis_wire_events(const RedisTls *t, bool writing);
 
 /*
- * After the handshake: when the first of the node's certificate and ours expires.  In a
- * resumed session, the node's is the one shown when the session began.
+ * After the handshake: when the first of the node's certificate and ours expires; 0: there
+ * is no TLS.  In a resumed session, the node's is the one shown when the session began.
  */
 extern TimestampTz redis_tls_expires(const RedisTls *t);
 
@@ -377,9 +367,7 @@ typedef enum RedisGreeting
 /* What the node says about itself. */
 typedef struct RedisFacts
 {
-	char		version[32];
-	char		policy[32];		/* maxmemory_policy */
-	NodeRole	role;
+	NodeFacts	shown;			/* in redis_lock_status */
 	char		run_id[RUN_ID_LEN + 1]; /* empty: not known */
 	int64		booted_by;		/* latest time at which it can have started, by
 								 * lr_now(); 0 = not known */

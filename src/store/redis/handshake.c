@@ -302,18 +302,19 @@ facts_read_boot(RedisFacts *facts, const char *info)
 void
 redis_facts_read(RedisFacts *facts, const char *info)
 {
+	NodeFacts  *shown = &facts->shown;
 	char		value[32];
 
 	facts_read_boot(facts, info);
 
 	if (facts_field(info, "valkey_version", value, sizeof(value)))
-		snprintf(facts->version, sizeof(facts->version), "Valkey %.20s", value);
+		snprintf(shown->version, sizeof(shown->version), "Valkey %.20s", value);
 	else if (facts_field(info, "redis_version", value, sizeof(value)))
-		strlcpy(facts->version, value, sizeof(facts->version));
-	(void) facts_field(info, "maxmemory_policy", facts->policy,
-					   sizeof(facts->policy));
+		strlcpy(shown->version, value, sizeof(shown->version));
+	(void) facts_field(info, "maxmemory_policy", shown->maxmemory_policy,
+					   sizeof(shown->maxmemory_policy));
 	if (facts_field(info, "role", value, sizeof(value)))
-		facts->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
+		shown->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
 }
 
 /*
@@ -322,7 +323,7 @@ redis_facts_read(RedisFacts *facts, const char *info)
 bool
 redis_conn_has_shards(const RedisConn *c)
 {
-	const char *version = c->facts.version;
+	const char *version = c->facts.shown.version;
 
 	return c->target->kind == TARGET_SHARD &&
 		(strncmp(version, "Valkey", 6) == 0 || atoi(version) >= 7);
@@ -499,9 +500,9 @@ handshake_take_hello(RedisConn *c)
 {
 	const RedisValue *reply = c->in.values;
 	bool		valkey = strcmp(handshake_field(reply, "server"), "valkey") == 0;
-	char	   *version = c->handshake.facts.version;
+	char	   *version = c->handshake.facts.shown.version;
 
-	snprintf(version, sizeof(c->handshake.facts.version), "%s%.20s",
+	snprintf(version, sizeof(c->handshake.facts.shown.version), "%s%.20s",
 			 valkey ? "Valkey " : "", handshake_field(reply, "version"));
 	redis_words_clean(version);
 	switch (c->target->kind)

@@ -218,7 +218,7 @@ probe_judge(Probe *p)
 	RedisConn  *c = &p->node.conn;
 
 	p->asked = false;
-	if (p->ops[0].outcome == STORE_OK && c->state == CONN_READY && c->facts.role != ROLE_MASTER)
+	if (p->ops[0].outcome == STORE_OK && c->state == CONN_READY && c->facts.shown.role != ROLE_MASTER)
 		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node is a replica.");
 	if (p->ops[0].outcome != STORE_OK)
 		probe_failed(p, &p->node.batch.error);

@@ -121,9 +121,8 @@ sentinel_is_up(RedisSentinel *s)
 	node_set_round_trip(node, lr_now() - s->answer.asked_at);
 	if (s->state == NODE_UP)
 		return;
-	node_set_facts(node, address, c->facts.version, NULL, ROLE_SENTINEL);
-	if (redis_tls_is_on(&c->tls))
-		node_set_certificate(node, redis_tls_expires(&c->tls));
+	s->ask.conn.facts.shown.role = ROLE_SENTINEL;
+	node_set_facts(node, address, &c->facts.shown);
 	if (s->state == NODE_DOWN)
 		ereport(LOG,
 				(errmsg("lockredis: the Sentinel at %s is up", address)));

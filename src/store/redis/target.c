@@ -232,13 +232,6 @@ target_is_node(const RedisTarget *t)
 	return t->node != NODE_NONE && t->kind != TARGET_SEED && t->kind != TARGET_CLAIMANT;
 }
 
-void
-redis_target_note_answered(const RedisTarget *t)
-{
-	if (target_is_node(t))
-		node_note_answered(t->node, t->place);
-}
-
 bool
 redis_target_has_answered(const RedisTarget *t)
 {

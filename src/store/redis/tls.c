@@ -996,9 +996,13 @@ certificate_expires(const X509 *cert)
 TimestampTz
 redis_tls_expires(const RedisTls *t)
 {
-	TimestampTz node = certificate_expires(SSL_SESSION_get0_peer(SSL_get_session(t->ssl)));
-	TimestampTz ours = certificate_expires(SSL_get_certificate(t->ssl));
+	TimestampTz node;
+	TimestampTz ours;
 
+	if (t->ssl == NULL)
+		return 0;
+	node = certificate_expires(SSL_SESSION_get0_peer(SSL_get_session(t->ssl)));
+	ours = certificate_expires(SSL_get_certificate(t->ssl));
 	return Min(node, ours);
 }
 

@@ -458,10 +458,11 @@ worker_round(bool ending)
 static void
 show_database(void)
 {
+	NodeFacts	facts = {.role = ROLE_TABLE,.version = PG_VERSION};
 	char		where[128];
 
 	snprintf(where, sizeof(where), "database \"%s\"", lr_database);
-	node_set_facts(NODE_TABLE, where, PG_VERSION, NULL, ROLE_TABLE);
+	node_set_facts(NODE_TABLE, where, &facts);
 }
 
 /*

@@ -103,8 +103,8 @@ fuzz_reset_shared(void)
 {
 	instance_shmem_init();
 	node_shmem_init();
-	node_enter(NODE_REDIS);
-	node_enter(NODE_TABLE);
+	node_appear(NODE_REDIS);
+	node_appear(NODE_TABLE);
 	node_start(0, false, false, 0);
 	node_start(lr_place, false, false, 0);
 }
