@@ -1469,8 +1469,11 @@ masters_forget_all(int n)
 		node_vanish(NODE_MASTER + i);
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
+	{
 		if (masters->row[i].server.run_id[0] != '\0')
 			masters->former[i] = masters->row[i].server;
+		begin_generation(NODE_MASTER + i);
+	}
 	memset(masters->row, 0, sizeof(masters->row));
 	LWLockRelease(node_lock);
 	for (int i = 0; i < n; i++)

@@ -123,13 +123,6 @@ redis_conn_refused(RedisConn *c)
 	redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node answered: %s", words);
 }
 
-static void
-conn_sent_unasked(RedisConn *c)
-{
-	redis_conn_fail(c, ERRCODE_STORE_FAILED,
-					"The node sent something that was not asked for.");
-}
-
 /*
  * redis_conn_open --- start connecting
  *
@@ -233,7 +226,8 @@ redis_conn_check(RedisConn *c, bool lately)
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return true;
 	if (n > 0)
-		conn_sent_unasked(c);
+		redis_conn_fail(c, ERRCODE_STORE_FAILED,
+						"The node sent something that was not asked for.");
 	else
 		conn_lost(c, n < 0 ? errno : 0);
 	return false;
@@ -440,20 +434,6 @@ conn_greet(RedisConn *c)
 }
 
 /*
- * conn_has_unasked --- has more data come than the last reply, as far as it was read
- * from the socket?
- */
-static bool
-conn_has_unasked(RedisConn *c)
-{
-	char		byte;
-
-	return resp_in_has_more(&c->in) ||
-		(redis_conn_has_more(c) &&
-		 redis_wire_recv(&c->tls, &byte, 1, false) > 0);
-}
-
-/*
  * conn_ready --- the handshake is done
  */
 static void
@@ -461,11 +441,8 @@ conn_ready(RedisConn *c)
 {
 	const RedisHandshake *hs = &c->handshake;
 
-	if (conn_has_unasked(c))
-	{
-		conn_sent_unasked(c);
+	if (!redis_conn_check(c, true))
 		return;
-	}
 	c->state = CONN_READY;
 	c->facts = hs->facts;
 	c->facts.shown.certificate_expires = redis_tls_expires(&c->tls);

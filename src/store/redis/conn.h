@@ -209,8 +209,6 @@ typedef struct RedisSocket
 	uint32		epoch;			/* a new number with each opening and closing, never
 								 * that of another socket of this process */
 	bool		can_wait;		/* recv() has a time limit */
-	int			briefly_ms;		/* that limit */
-	int			nlate;			/* number of replies in a row that came later */
 	volatile bool shut;			/* see redis_socket_shut */
 } RedisSocket;
 

@@ -3,8 +3,8 @@
  * socket.c
  *	  The socket of a connection.
  *
- * Nothing in here raises or allocates.  Only redis_socket_recv() waits, for
- * BRIEFLY_MAX_MS at most, if it may.
+ * Nothing in here raises or allocates.  Only redis_socket_recv() waits, for BRIEFLY_MS at
+ * most, if it may.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -31,13 +31,10 @@
 #include "store/redis/conn.h"
 
 /*
- * recv() itself waits for a reply for BRIEFLY_MS.  If LATE_REPLIES replies in a row take
- * longer, the limit is doubled, since each of them costs a futile recv() and a wait for
- * events.
+ * How long recv() itself waits for a reply.  A later one, from a node that is far away or on
+ * a machine with more sessions than it can run, costs a futile recv() and a wait for events.
  */
-#define BRIEFLY_MS			10
-#define BRIEFLY_MAX_MS		80
-#define LATE_REPLIES		4
+#define BRIEFLY_MS			40
 
 /* Probes on idle connections, so that firewalls keep them and we notice dead ones. */
 #define KEEPALIVE_IDLE_S	30
@@ -147,40 +144,19 @@ redis_socket_shut(RedisSocket *s)
 	errno = error;
 }
 
-static bool
-socket_limit_recv(RedisSocket *s, int ms)
-{
-	struct timeval limit = {0, ms * 1000};
-
-	s->briefly_ms = ms;
-	s->nlate = 0;
-	return setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0;
-}
-
 void
 redis_socket_block_briefly(RedisSocket *s)
 {
-	s->can_wait = socket_limit_recv(s, BRIEFLY_MS) && pg_set_block(s->fd);
+	struct timeval limit = {0, BRIEFLY_MS * 1000};
+
+	s->can_wait = setsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0 &&
+		pg_set_block(s->fd);
 }
 
 /* ----------
  * Bytes
  * ----------
  */
-
-/*
- * socket_note_late --- a reply did not come within the limit
- *
- * If a machine has more sessions than it can run, or the node is far away, most replies
- * are late.  The limit is never lowered again: a higher one costs nothing if replies
- * come sooner.  If it cannot be set, the old one stays.
- */
-static void
-socket_note_late(RedisSocket *s)
-{
-	if (++s->nlate == LATE_REPLIES && s->briefly_ms < BRIEFLY_MAX_MS)
-		(void) socket_limit_recv(s, s->briefly_ms * 2);
-}
 
 /*
  * socket_recv_soon --- wait for a short time
@@ -198,10 +174,6 @@ socket_recv_soon(RedisSocket *s, char *buf, size_t len)
 	n = recv(s->fd, buf, len, 0);
 	error = errno;
 	pgstat_report_wait_end();
-	if (n >= 0)
-		s->nlate = 0;
-	else if (error == EAGAIN || error == EWOULDBLOCK)
-		socket_note_late(s);
 	errno = error == EINTR ? EAGAIN : error;
 	return n;
 }

@@ -114,21 +114,13 @@ is_set(const TlsFile *file)
 static uint64
 stamp_add(uint64 stamp, const char *path)
 {
-	int64		facts[7] = {0};
 	struct stat st;
 
+	memset(&st, 0, sizeof(st));
 	if (stat(path, &st) == 0)
-	{
-		facts[0] = st.st_dev;
-		facts[1] = st.st_ino;
-		facts[2] = st.st_size;
-		facts[3] = st.st_mtim.tv_sec;
-		facts[4] = st.st_mtim.tv_nsec;
-		facts[5] = st.st_ctim.tv_sec;
-		facts[6] = st.st_ctim.tv_nsec;
-	}
+		memset(&st.st_atim, 0, sizeof(st.st_atim));
 	stamp = hash_bytes_extended((const unsigned char *) path, strlen(path), stamp);
-	return hash_bytes_extended((const unsigned char *) facts, sizeof(facts), stamp);
+	return hash_bytes_extended((const unsigned char *) &st, sizeof(st), stamp);
 }
 
 /*
@@ -334,8 +326,6 @@ files_load(SSL_CTX *ctx, RedisFailure *f)
 /*
  * context_configure --- settings that do not depend on the files; false when out of
  * memory
- *
- * OpenSSL must not cache sessions: a connection keeps its own, with its peer.
  */
 static bool
 context_configure(SSL_CTX *ctx)
@@ -347,8 +337,6 @@ context_configure(SSL_CTX *ctx)
 					 SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION);
 	SSL_CTX_set_read_ahead(ctx, 1);
-	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_CLIENT |
-								   SSL_SESS_CACHE_NO_INTERNAL);
 	return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1;
 }
 
@@ -665,17 +653,23 @@ tls_forget_session(RedisTls *t)
 }
 
 /*
- * tls_new_session --- OpenSSL offers a session for the next connection; 1: we keep it
+ * tls_keep_session --- keep the session of a connection that ends, for the next one
+ *
+ * If OpenSSL did not consider the connection shut down, it would not allow the session to
+ * be resumed.
  */
-static int
-tls_new_session(SSL *ssl, SSL_SESSION *session)
+static void
+tls_keep_session(RedisTls *t)
 {
-	RedisTls   *t = SSL_get_app_data(ssl);
+	SSL_SESSION *session = SSL_get1_session(t->ssl);
 
 	tls_forget_session(t);
-	t->session = session;
+	if (t->shaken && SSL_SESSION_is_resumable(session))
+		t->session = session;
+	else
+		SSL_SESSION_free(session);
 	t->session_peer = t->peer;
-	return 1;
+	SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
 }
 
 /*
@@ -749,7 +743,6 @@ tls_set_up(RedisTls *t, SSL_CTX *context)
 
 	if (bio == NULL)
 		return false;
-	SSL_CTX_sess_set_new_cb(context, tls_new_session);
 	t->ssl = SSL_new(context);
 	if (t->ssl == NULL)
 	{
@@ -761,8 +754,7 @@ tls_set_up(RedisTls *t, SSL_CTX *context)
 	SSL_set_bio(t->ssl, bio, bio);
 	SSL_set_connect_state(t->ssl);
 	SSL_set_cert_cb(t->ssl, tls_cert_wanted, t);
-	return SSL_set_app_data(t->ssl, t) == 1 &&
-		tls_expect_name(t, t->peer.name);
+	return tls_expect_name(t, t->peer.name);
 }
 
 /*
@@ -794,23 +786,19 @@ redis_tls_start(RedisTls *t, const RedisTarget *target, RedisFailure *f)
 	return true;
 }
 
-/*
- * redis_tls_close --- see conn.h
- *
- * If OpenSSL did not consider the connection shut down, it would not allow the session
- * to be resumed.
- */
 void
 redis_tls_close(RedisTls *t)
 {
-	RedisTls	kept = {.socket = t->socket,.session = t->session,.session_peer = t->session_peer};
+	RedisTls	kept = {.socket = t->socket};
 
 	if (t->ssl != NULL)
 	{
-		SSL_set_shutdown(t->ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+		tls_keep_session(t);
 		SSL_free(t->ssl);
 		ERR_clear_error();
 	}
+	kept.session = t->session;
+	kept.session_peer = t->session_peer;
 	*t = kept;
 }
 
@@ -880,7 +868,6 @@ redis_tls_shake_hands(RedisTls *t, RedisFailure *f)
 	if (errno == EAGAIN)
 		return STEP_UNDER_WAY;
 	redis_tls_explain(t, f);
-	tls_forget_session(t);
 	return STEP_FAILED;
 }
 
