@@ -25,8 +25,9 @@ static RedisConn conn;
 static void
 check_facts(const RedisFacts *facts)
 {
-	fuzz_must_be_shown(facts->version, sizeof(facts->version), "the version");
-	fuzz_must_be_shown(facts->policy, sizeof(facts->policy), "the policy");
+	fuzz_must_be_shown(facts->shown.version, sizeof(facts->shown.version), "the version");
+	fuzz_must_be_shown(facts->shown.maxmemory_policy,
+					   sizeof(facts->shown.maxmemory_policy), "the policy");
 	fuzz_must_be_shown(facts->run_id, sizeof(facts->run_id), "the run id");
 	fuzz_must(facts->booted_by <= lr_now() + LR_US_PER_S, "it runs since the future");
 }
@@ -41,7 +42,8 @@ check_nodes(void)
 		if (!node_get_status(i, &status))
 			continue;
 		fuzz_must_be_shown(status.address, sizeof(status.address), "the address of a node");
-		fuzz_must_be_shown(status.version, sizeof(status.version), "the version of a node");
+		fuzz_must_be_shown(status.facts.version, sizeof(status.facts.version),
+						   "the version of a node");
 	}
 }
 
