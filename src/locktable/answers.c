@@ -51,8 +51,8 @@ answer_raise_deadline(LrIndex hold, int64 deadline)
 static bool
 answer_lacks_replicas(const DueItem *item, int64 deadline)
 {
-	return item->min_replicas < lt_min_replicas(&lt_holds[item->hold]) &&
-		deadline > lt_deadline(item->hold);
+	return item->op.min_replicas < lt_min_replicas(&lt_holds[item->op.hold]) &&
+		deadline > lt_deadline(item->op.hold);
 }
 
 /*
@@ -65,7 +65,7 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
 static void
 answer_note_repair(const DueItem *item)
 {
-	LrHold	   *h = &lt_holds[item->hold];
+	LrHold	   *h = &lt_holds[item->op.hold];
 
 	if (h->as.held.repair_at == item->repair_at && h->as.held.repair_at != LR_NEVER)
 		h->as.held.repair_at = 0;
@@ -131,15 +131,15 @@ answer_accepted(LrHold *h)
 bool
 lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 {
-	LrIndex		hold = item->hold;
+	LrIndex		hold = item->op.hold;
 	LrHold	   *h = &lt_holds[hold];
 	bool		same;
 	bool		longer;
 	bool		counts = false;
 
-	if (!lt_lock_owned(hold, item->owner))
+	if (!lt_lock_owned(hold, item->op.owner))
 		return false;
-	same = lt_moves(h) == item->moves;
+	same = lt_moves(h) == item->op.moves;
 	longer = same && (h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	answer_accepted(h);
 	if (same && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
@@ -148,11 +148,11 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 		answer_set_due_again(hold, h->claim.store, lr_now());
 	else if (same && h->state == HOLD_HANDED)
 	{
-		lt_note_answer(h, item->moves);
+		lt_note_answer(h, item->op.moves);
 		counts = answer_raise_deadline(hold, deadline);
 	}
 	else if (same && h->state == HOLD_HELD)
-		counts = answer_note_renewal(hold, item->moves, deadline, watch_ms);
+		counts = answer_note_renewal(hold, item->op.moves, deadline, watch_ms);
 	else if (h->state == HOLD_LOST)
 		lt_lost_is_there(hold);
 	lt_unlock();
@@ -210,25 +210,25 @@ lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 void
 lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after)
 {
-	LrHold	   *h = &lt_holds[item->hold];
+	LrHold	   *h = &lt_holds[item->op.hold];
 
-	if (!lt_lock_owned(item->hold, item->owner))
+	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return;
 	if (item->not_after != NOT_AFTER_UNKNOWN)
 		not_after = Min(h->not_after, not_after);
 	lt_set_not_after(h, store, not_after);
 	if (store == h->claim.store && lr_store_can(store, STORE_HAS_PLACE))
-		h->claim.topology = (uint32) item->moves;
+		h->claim.topology = (uint32) item->op.moves;
 	lt_unlock();
 }
 
 void
 lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
 {
-	if (!lt_lock_owned(item->hold, item->owner))
+	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return;
-	lt_holds[item->hold].nodes = nodes;
-	answer_set_due_again(item->hold, store, at);
+	lt_holds[item->op.hold].nodes = nodes;
+	answer_set_due_again(item->op.hold, store, at);
 	lt_unlock();
 }
 
@@ -247,9 +247,9 @@ lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at)
 static bool
 answer_lock_moving(const DueItem *item, StoreId store, int64 not_after)
 {
-	LrHold	   *h = &lt_holds[item->hold];
+	LrHold	   *h = &lt_holds[item->op.hold];
 
-	if (!lt_lock_owned(item->hold, item->owner))
+	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return false;
 	if ((h->traces & STORE_BIT(store)) == 0)
 	{
@@ -258,7 +258,7 @@ answer_lock_moving(const DueItem *item, StoreId store, int64 not_after)
 	}
 	lt_set_not_after(h, store, not_after);
 	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
-		lt_set_due(item->hold, store, lr_now());
+		lt_set_due(item->op.hold, store, lr_now());
 	return true;
 }
 
@@ -268,10 +268,10 @@ answer_lock_moving(const DueItem *item, StoreId store, int64 not_after)
 static bool
 answer_may_move(const DueItem *item)
 {
-	const LrHold *h = &lt_holds[item->hold];
+	const LrHold *h = &lt_holds[item->op.hold];
 
 	return (h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
-		lt_moves(h) == item->moves;
+		lt_moves(h) == item->op.moves;
 }
 
 /*
@@ -286,7 +286,7 @@ answer_may_move(const DueItem *item)
 static void
 answer_move_hold(const DueItem *item, StoreId store, int64 deadline)
 {
-	LrIndex		hold = item->hold;
+	LrIndex		hold = item->op.hold;
 	LrHold	   *h = &lt_holds[hold];
 	bool		renewed = lt_renew_lease_ms(h) > 0 || h->state == HOLD_HANDED;
 
@@ -321,7 +321,7 @@ lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
 {
 	if (!answer_lock_moving(item, store, not_after))
 		return;
-	answer_accepted(&lt_holds[item->hold]);
+	answer_accepted(&lt_holds[item->op.hold]);
 	if (answer_may_move(item))
 		answer_move_hold(item, store, deadline);
 	lt_unlock();
@@ -335,7 +335,7 @@ lt_not_moved(const DueItem *item, StoreId store, int64 at, int64 not_after)
 {
 	if (!answer_lock_moving(item, store, not_after))
 		return;
-	answer_set_due_again(item->hold, store, at);
+	answer_set_due_again(item->op.hold, store, at);
 	lt_unlock();
 }
 
@@ -349,7 +349,7 @@ lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
 	if (!answer_lock_moving(item, store, not_after))
 		return;
 	if (answer_may_move(item))
-		lt_lose_locked(item->hold, store, LOST_TAKEN, taken_by);
+		lt_lose_locked(item->op.hold, store, LOST_TAKEN, taken_by);
 	lt_unlock();
 }
 
@@ -421,11 +421,11 @@ refused_left(LrIndex hold, int64 now, Refusal *result)
 Refusal
 lt_refused(const DueItem *item, bool alone)
 {
-	LrHold	   *h = &lt_holds[item->hold];
+	LrHold	   *h = &lt_holds[item->op.hold];
 	int64		now = lr_now();
 	Refusal		result = {.again = now + AGAIN_FIRST};
 
-	if (lt_lock_owned(item->hold, item->owner))
+	if (lt_lock_owned(item->op.hold, item->op.owner))
 	{
 		result.first = h->renewal.refusals == 0;
 		result.again = now + refused_pause(h->renewal.refusals);
@@ -433,9 +433,9 @@ lt_refused(const DueItem *item, bool alone)
 			h->renewal.refusals++;
 		h->renewal.alone = h->renewal.alone || alone;
 		if (h->state == HOLD_HELD)
-			refused_held(item->hold, now, &result);
+			refused_held(item->op.hold, now, &result);
 		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
-			refused_left(item->hold, now, &result);
+			refused_left(item->op.hold, now, &result);
 		lt_unlock();
 	}
 	result.again += AGAIN_STEP - result.again % AGAIN_STEP;

@@ -154,42 +154,47 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
+	StoreOp    *op = &item->op;
 
-	item->hold = hold;
-	item->kind = h->kind;
-	item->owner = h->claim.owner;
-	memcpy(item->id, h->given.id, STORE_ID_LEN);
-	item->amount = h->given.amount;
-	item->moves = lt_moves(h);
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->nodes = item->action == DUE_RENEW || h->state == HOLD_ORPHAN ? h->nodes : 0;
 	item->ends_at = h->expiry.ends_at;
-	item->lease_ms = lt_renew_lease_ms(h);
-	item->min_replicas = lt_min_replicas(h);
 	item->repair_at = item->action == DUE_RENEW ? h->as.held.repair_at : 0;
+	memset(op, 0, sizeof(StoreOp));
+	op->lock_kind = h->kind;
+	op->store = store;
+	op->moves = lt_moves(h);
+	op->hold = hold;
+	op->is_held = lt_is_held;
+	op->owner = h->claim.owner;
+	memcpy(op->id, h->given.id, STORE_ID_LEN);
+	op->amount = h->given.amount;
+	op->args.alone = h->renewal.alone;
+	op->lease_ms = lt_renew_lease_ms(h);
+	if (item->action == DUE_RENEW || item->action == DUE_MOVE)
+		op->min_replicas = lt_min_replicas(h);
 	if (item->action == DUE_RENEW)
-		item->lease_ms = lr_later(item->lease_ms, lt_promised_ms(hold));
-	if (item->action == DUE_RENEW && item->lease_ms == 0)
+		op->lease_ms = lr_later(op->lease_ms, lt_promised_ms(hold));
+	if (item->action == DUE_RENEW && op->lease_ms == 0)
 	{
 		/*
 		 * The question must not lengthen the lease, so it asks for a millisecond.  Where
 		 * others may have shortened the lease, or some masters may not have the lock, it
 		 * asks for what is left.
 		 */
-		item->lease_ms = h->as.held.watch_at != 0 || due_is_to_repair(h) ?
+		op->lease_ms = h->as.held.watch_at != 0 || due_is_to_repair(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
-		item->min_replicas = 0;
+		op->min_replicas = 0;
 	}
-	item->keep_ms = h->keep_until > now ?
-		lr_ms_up(h->keep_until - now) : 0;
-	if (item->action == DUE_GIVE_BACK && h->state == HOLD_HELD)
-		item->keep_ms = 0;		/* only its last release keeps the key locked */
+
+	/* A lock that is held keeps the key locked with its last release only. */
+	if (h->keep_until > now && item->action != DUE_RENEW &&
+		(item->action == DUE_MOVE || h->state != HOLD_HELD))
+		op->keep_ms = lr_ms_up(h->keep_until - now);
 	if (item->action == DUE_MOVE)
-		item->lease_ms = lr_later(item->lease_ms,
-								  lr_lease_to_keep(lt_deadline(hold) - now));
-	item->alone = h->renewal.alone;
-	item->name_len = key->name_len;
+		op->lease_ms = lr_later(op->lease_ms, lr_lease_to_keep(lt_deadline(hold) - now));
+	op->name_len = key->name_len;
 	memcpy(item->name, key->name, key->name_len);
 }
 

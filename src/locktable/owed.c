@@ -142,9 +142,9 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 void
 lt_not_counted(const DueItem *item)
 {
-	LrHold	   *h = &lt_holds[item->hold];
+	LrHold	   *h = &lt_holds[item->op.hold];
 
-	if (!lt_lock_owned(item->hold, item->owner))
+	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return;
 	h->as.orphan.count.sent--;
 	lt_unlock();
@@ -165,9 +165,9 @@ lt_was_sent_once(const DueItem *item)
 {
 	bool		once;
 
-	if (!lt_lock_owned(item->hold, item->owner))
+	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return false;
-	once = lt_holds[item->hold].as.orphan.count.sent == 1;
+	once = lt_holds[item->op.hold].as.orphan.count.sent == 1;
 	lt_unlock();
 	return once;
 }

@@ -29,24 +29,15 @@ typedef enum DueAction
 
 typedef struct DueItem
 {
-	LrIndex		hold;
 	DueAction	action;
-	KindId		kind;
-	uint64		owner;
-	uint8		id[STORE_ID_LEN];
-	uint64		moves;
-	int64		amount;			/* give back, count */
+	StoreOp		op;				/* the request, but for its kind, and its name, which is
+								 * in "name" */
 	uint32		nodes;			/* renew: the nodes that may have it; give back: when
 								 * most have released it, those that may still have it, */
 	int64		ends_at;		/* until then; only read if most have released it */
 	bool		at_old_place;	/* give back: where lockredis.url pointed before, too */
-	int64		lease_ms;
-	int			min_replicas;	/* renew, move: how many have to confirm it */
 	int64		not_after;
 	int64		repair_at;		/* renew: repair_at of its hold when this was collected */
-	int64		keep_ms;		/* how long the key has to stay locked */
-	bool		alone;			/* to be sent in a request of its own */
-	int			name_len;
 	char		name[LR_NAME_MAX];
 } DueItem;
 

@@ -71,42 +71,29 @@ due_batch_make(DueBatch *b, StoreId store, const char *role)
 }
 
 /*
- * due_batch_op --- make an operation on the lock of an item
+ * add_item_op --- add an operation on the lock of an item
  *
  * A lock that moves keeps how long its key has to stay locked.  It is created as the
  * kind that it is once held, not as the kind by which it was acquired, which may use a
  * queue.
  */
 static void
-due_batch_op(StoreOp *op, StoreId store, StoreOpKind kind, const DueItem *item)
-{
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = kind;
-	op->lock_kind = kind == STORE_CREATE ? lr_kind(item->kind)->held_as : item->kind;
-	op->store = store;
-	op->name = item->name;
-	op->name_len = item->name_len;
-	op->moves = item->moves;
-	op->hold = item->hold;
-	op->is_held = lt_is_held;
-	op->owner = item->owner;
-	memcpy(op->id, item->id, STORE_ID_LEN);
-	op->amount = item->amount;
-	op->lease_ms = item->lease_ms;
-	op->keep_ms = kind == STORE_RENEW ? 0 : item->keep_ms;
-	op->args.alone = item->alone;
-	if (kind == STORE_RELEASE)
-		op->args.wanted = item->nodes;
-	if (kind == STORE_RENEW || kind == STORE_SET)
-		op->min_replicas = item->min_replicas;
-	if (due_op_adds(op))
-		op->lease_ms = Max(item->lease_ms, item->keep_ms);
-}
-
-static void
 add_item_op(DueBatch *b, StoreOpKind kind, const DueItem *item)
 {
-	due_batch_op(&b->ops[b->nops++], b->id, kind, item);
+	StoreOp    *op = &b->ops[b->nops++];
+
+	*op = item->op;
+	op->kind = kind;
+	op->name = item->name;
+	if (kind == STORE_RELEASE)
+		op->args.wanted = item->nodes;
+	if (due_op_adds(op))
+		op->lease_ms = Max(op->lease_ms, op->keep_ms);
+	if (kind == STORE_CREATE)
+	{
+		op->lock_kind = lr_kind(op->lock_kind)->held_as;
+		op->min_replicas = 0;
+	}
 }
 
 /*
@@ -160,7 +147,7 @@ bool
 due_batch_needs_proof(const DueBatch *b)
 {
 	for (int i = 0; i < b->nitems; i++)
-		if (b->items[i].alone || b->items[i].action == DUE_MOVE)
+		if (b->items[i].op.args.alone || b->items[i].action == DUE_MOVE)
 			return true;
 	return false;
 }
@@ -177,11 +164,11 @@ add_items(DueBatch *b)
 	KindSet		kinds[DUE_DROP + 1] = {0};
 
 	for (int i = 0; i < b->nitems; i++)
-		kindset_add(&kinds[b->items[i].action], b->items[i].kind);
+		kindset_add(&kinds[b->items[i].action], b->items[i].op.lock_kind);
 	for (int action = 0; action <= DUE_DROP; action++)
 		for (KindId kind = 0; kindset_next(kinds[action], &kind); kind++)
 			for (int i = 0; i < b->nitems; i++)
-				if (b->items[i].action == action && b->items[i].kind == kind)
+				if (b->items[i].action == action && b->items[i].op.lock_kind == kind)
 					add_item(b, i);
 }
 
@@ -204,11 +191,11 @@ due_batch_fill(DueBatch *b, bool probe, bool facts)
 static void
 log_dropped(const DueItem *item, const char *why)
 {
-	char	   *shown = lr_name_to_show(item->name, item->name_len);
+	char	   *shown = lr_name_to_show(item->name, item->op.name_len);
 
 	ereport(LOG,
 			(errmsg("lockredis: gave up counting %lld for the %s \"%s\"",
-					(long long) item->amount, lr_kind(item->kind)->name, shown),
+					(long long) item->op.amount, lr_kind(item->op.lock_kind)->name, shown),
 			 errdetail_internal("%s", why)));
 	pfree(shown);
 }
@@ -448,7 +435,7 @@ tell_of_refusals(const Replies *r)
 	if (r->nrefused == 0)
 		return;
 	node_set_error(b->store->node, "", error->detail);
-	shown = lr_name_to_show(item->name, item->name_len);
+	shown = lr_name_to_show(item->name, item->op.name_len);
 	ereport(LOG,
 			(item->action == DUE_RENEW ?
 			 errmsg("lockredis: the lock store refuses to renew the lock \"%s\"", shown) :
@@ -478,24 +465,24 @@ apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
 {
 	if (is_refused(op))
 	{
-		lt_retry_at(item->hold, item->owner, r->store,
+		lt_retry_at(item->op.hold, item->op.owner, r->store,
 					note_refusal(r, item, op).again);
 		return;
 	}
 	switch (op->outcome)
 	{
 		case STORE_OK:
-			if (lt_renewed(item, lr_lease_deadline(op->sent.at, item->lease_ms), op->answer.ttl_ms))
+			if (lt_renewed(item, lr_lease_deadline(op->sent.at, item->op.lease_ms), op->answer.ttl_ms))
 				lr_count(STAT_RENEWALS);
 			if ((op->sent.nodes & ~item->nodes) != 0)
-				lt_note_nodes(item->hold, op);
+				lt_note_nodes(item->op.hold, op);
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
-			lt_lose(item->hold, op);
+			lt_lose(item->op.hold, op);
 			break;
 		default:
-			lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+			lt_retry_at(item->op.hold, item->op.owner, r->store, r->retry_at);
 	}
 }
 
@@ -524,7 +511,7 @@ apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
 	uint32		nodes = ran ? item->nodes & op->sent.nodes : item->nodes;
 
 	if (nodes == 0 || now >= item->ends_at || item->at_old_place)
-		lt_given_back(item->hold, item->owner, r->store);
+		lt_given_back(item->op.hold, item->op.owner, r->store);
 	else
 		lt_still_left(item, r->store, nodes,
 					  lr_earlier(Max(now + LEFT_REPEAT, r->retry_at), item->ends_at));
@@ -553,7 +540,7 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 		refusal = note_refusal(r, item, op);
 	else if (!ran)
 	{
-		lt_retry_at(item->hold, item->owner, r->store, r->retry_at);
+		lt_retry_at(item->op.hold, item->op.owner, r->store, r->retry_at);
 		return;
 	}
 
@@ -562,14 +549,14 @@ apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
 		 (time->outcome == STORE_OK && time->answer.store_ms > item->not_after)))
 	{
 		if (!item->at_old_place || farewell_give_back(item))
-			lt_given_back(item->hold, item->owner, r->store);
+			lt_given_back(item->op.hold, item->op.owner, r->store);
 		else
-			lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+			lt_retry_at(item->op.hold, item->op.owner, r->store, lr_now() + ORPHAN_REPEAT);
 		return;
 	}
 	if (item->not_after != 0 && time->outcome == STORE_OK)
 		lt_limit_orphan(item, r->store, end_of_calls(time));
-	lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+	lt_retry_at(item->op.hold, item->op.owner, r->store, refusal.again);
 }
 
 /* ----------
@@ -595,7 +582,7 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 			log_dropped(item, "The key holds something else.");
 		else if (!op->sent.again && r->batch->store->forget != NULL && lt_was_sent_once(item))
 			r->batch->store->forget(r->batch->handle, op);
-		lt_given_back(item->hold, item->owner, r->store);
+		lt_given_back(item->op.hold, item->op.owner, r->store);
 		return;
 	}
 	if (op->outcome == STORE_DOWN || op->outcome == STORE_BLOCKED ||
@@ -606,10 +593,10 @@ apply_count(Replies *r, const DueItem *item, const StoreOp *op)
 	if (refused && refusal.over)
 	{
 		log_dropped(item, "The lock store refuses it.");
-		lt_given_back(item->hold, item->owner, r->store);
+		lt_given_back(item->op.hold, item->op.owner, r->store);
 	}
 	else
-		lt_retry_at(item->hold, item->owner, r->store, refusal.again);
+		lt_retry_at(item->op.hold, item->op.owner, r->store, refusal.again);
 }
 
 /*
@@ -625,10 +612,10 @@ apply_drop(Replies *r, const DueItem *item)
 		log_dropped(item, "It may have been counted: the lock store does not remember that any more.");
 	else if (!farewell_give_back(item))
 	{
-		lt_retry_at(item->hold, item->owner, r->store, lr_now() + ORPHAN_REPEAT);
+		lt_retry_at(item->op.hold, item->op.owner, r->store, lr_now() + ORPHAN_REPEAT);
 		return;
 	}
-	lt_given_back(item->hold, item->owner, r->store);
+	lt_given_back(item->op.hold, item->op.owner, r->store);
 }
 
 /* ----------
@@ -685,7 +672,7 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 	int64		not_after = pending_create(r, item, create);
 
 	if (set->outcome == STORE_OK)
-		lt_moved(item, r->store, lr_lease_deadline(set->sent.at, item->lease_ms),
+		lt_moved(item, r->store, lr_lease_deadline(set->sent.at, item->op.lease_ms),
 				 not_after);
 	else if (is_taken(r, set))
 		lt_lose_by_move(item, r->store,

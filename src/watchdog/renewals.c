@@ -287,7 +287,7 @@ put_off(StoreId id, const DueItem *item, int64 at)
 	{
 		if (item->action == DUE_COUNT)
 			lt_not_counted(item);
-		lt_retry_at(item->hold, item->owner, id, at);
+		lt_retry_at(item->op.hold, item->op.owner, id, at);
 	}
 }
 
@@ -302,15 +302,15 @@ take_item(Lane *r, const DueItem *item, int64 now, bool parted)
 {
 	const StoreRoutine *store = r->batch.store;
 	StoreId		id = r->batch.id;
-	bool		confirm = lr_store_can(id, STORE_HAS_REPLICAS) && item->min_replicas > 0 &&
+	bool		confirm = lr_store_can(id, STORE_HAS_REPLICAS) && item->op.min_replicas > 0 &&
 		(item->action == DUE_RENEW || item->action == DUE_MOVE);
-	int			part = parted ? store->part_of(item->name, item->name_len) : NOT_PARTED;
+	int			part = parted ? store->part_of(item->name, item->op.name_len) : NOT_PARTED;
 	Lane	   *lane = r;
 
 	if (parted && (part < 0 || !store->has_part(part)))
 		lane = NULL;
 	else if (confirm || parted)
-		lane = lane_find(id, confirm ? item->min_replicas : 0, part);
+		lane = lane_find(id, confirm ? item->op.min_replicas : 0, part);
 
 	if (lane != NULL && lane_free_at(lane, now) <= now)
 		lane->batch.items[lane->batch.nitems++] = *item;

@@ -144,9 +144,9 @@ __wrap_lt_not_counted(const DueItem *item)
 	char		ticket[LR_OWNER_MAX];
 
 	__real_lt_not_counted(item);
-	lr_owner_text(item->owner, ticket);
-	if (lt_holds[item->hold].claim.owner == item->owner &&
-		lt_holds[item->hold].as.orphan.count.sent == 0 &&
+	lr_owner_text(item->op.owner, ticket);
+	if (lt_holds[item->op.hold].claim.owner == item->op.owner &&
+		lt_holds[item->op.hold].as.orphan.count.sent == 0 &&
 		redis_times_counted(ticket) > 0)
 		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }
@@ -158,12 +158,12 @@ extern bool __wrap_lt_was_sent_once(const DueItem *item);
 bool
 __wrap_lt_was_sent_once(const DueItem *item)
 {
-	const LrHold *h = &lt_holds[item->hold];
+	const LrHold *h = &lt_holds[item->op.hold];
 	bool		once = __real_lt_was_sent_once(item);
 	char		ticket[LR_OWNER_MAX];
 
-	lr_owner_text(item->owner, ticket);
-	if (once && h->claim.owner == item->owner && h->as.orphan.count.sent > 1)
+	lr_owner_text(item->op.owner, ticket);
+	if (once && h->claim.owner == item->op.owner && h->as.orphan.count.sent > 1)
 		sim_fail("count", "%s is forgotten, and of %d requests to count it one was answered",
 				 ticket, (int) h->as.orphan.count.sent);
 	return once;

@@ -72,10 +72,10 @@ typedef struct Before
 static void
 look_before(const DueItem *item, Before *before)
 {
-	const LrHold *h = &lt_holds[item->hold];
+	const LrHold *h = &lt_holds[item->op.hold];
 
 	before->owner = h->claim.owner;
-	before->deadline = lt_deadline(item->hold);
+	before->deadline = lt_deadline(item->op.hold);
 	before->wanted = lt_min_replicas(h);
 	memcpy(before->scope, h->scope, sizeof(before->scope));
 }
@@ -87,18 +87,18 @@ look_before(const DueItem *item, Before *before)
 static void
 look_after(const DueItem *item, const Before *before, int64 deadline)
 {
-	const LrHold *h = &lt_holds[item->hold];
+	const LrHold *h = &lt_holds[item->op.hold];
 
-	if (h->claim.owner != item->owner || before->owner != item->owner ||
-		lt_deadline(item->hold) != deadline ||
+	if (h->claim.owner != item->op.owner || before->owner != item->op.owner ||
+		lt_deadline(item->op.hold) != deadline ||
 		deadline <= before->deadline ||
 		memcmp(before->scope, h->scope, sizeof(before->scope)) != 0)
 		return;
-	if (item->min_replicas < before->wanted)
+	if (item->op.min_replicas < before->wanted)
 		sim_fail("unconfirmed", "%.*s is held for longer, and %d of %d replicas were asked",
-				 item->name_len, item->name, item->min_replicas, before->wanted);
+				 item->op.name_len, item->name, item->op.min_replicas, before->wanted);
 	if (before->wanted > 0 && h->claim.store == STORE_REDIS && h->state == HOLD_HELD)
-		check_replica(item->name, item->name_len, item->owner, server_time(deadline));
+		check_replica(item->name, item->op.name_len, item->op.owner, server_time(deadline));
 }
 
 extern void __wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);

@@ -186,7 +186,7 @@ static bool
 is_in(LrIndex hold, const DueItem *items, int n)
 {
 	for (int i = 0; i < n; i++)
-		if (items[i].hold == hold)
+		if (items[i].op.hold == hold)
 			return true;
 	return false;
 }
@@ -209,8 +209,8 @@ check_choice(StoreId store, int64 now, const DueItem *items, int n)
 	int64		longest = 0;
 
 	for (int i = 0; i < n; i++)
-		if (seen[items[i].hold].wanted && seen[items[i].hold].owner == items[i].owner)
-			longest = Max(longest, seen[items[i].hold].deadline - now);
+		if (seen[items[i].op.hold].wanted && seen[items[i].op.hold].owner == items[i].op.owner)
+			longest = Max(longest, seen[items[i].op.hold].deadline - now);
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (stayed_due(i, store, now) && !is_in(i, items, n) &&
 			(seen[i].deadline - now) * 4 < longest * 3)
@@ -225,10 +225,10 @@ check_moves(StoreId store, const DueItem *items, int n)
 {
 	for (int i = 0; i < n; i++)
 	{
-		const LrHold *h = &lt_holds[items[i].hold];
+		const LrHold *h = &lt_holds[items[i].op.hold];
 
 		if (items[i].action == DUE_MOVE && lr_store_can(store, STORE_LATE_CREATES) &&
-			lt_holds[items[i].hold].claim.owner == items[i].owner && h->not_after == 0)
+			lt_holds[items[i].op.hold].claim.owner == items[i].op.owner && h->not_after == 0)
 			sim_fail("left behind", "a create is about to move %s, and only the watchdog knows of it",
 					 lt_keys[h->key].name);
 	}
@@ -373,9 +373,9 @@ held_as(LrIndex key, KindId kind)
 static bool
 is_left(const DueItem *item)
 {
-	const LrHold *h = &lt_holds[item->hold];
+	const LrHold *h = &lt_holds[item->op.hold];
 
-	return h->claim.owner == item->owner && (h->state == HOLD_ORPHAN || h->state == HOLD_LOST);
+	return h->claim.owner == item->op.owner && (h->state == HOLD_ORPHAN || h->state == HOLD_LOST);
 }
 
 extern Refusal __real_lt_refused(const DueItem *item, bool alone);
@@ -385,8 +385,8 @@ extern Refusal __wrap_lt_refused(const DueItem *item, bool alone);
 Refusal
 __wrap_lt_refused(const DueItem *item, bool alone)
 {
-	LrIndex		key = lt_holds[item->hold].key;
-	LrIndex		reads = lt_holds[item->hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
+	LrIndex		key = lt_holds[item->op.hold].key;
+	LrIndex		reads = lt_holds[item->op.hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
 	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
 	int64		until = reads == LR_NONE ? 0 : lt_deadline(reads);
 	bool		left = is_left(item);
@@ -397,11 +397,11 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
-	if (left && is_left(item) && lt_holds[item->hold].expiry.ends_at < until)
+	if (left && is_left(item) && lt_holds[item->op.hold].expiry.ends_at < until)
 		sim_fail("left behind", "the write lock of %s counts as over %.3f ms before the read lock beside it",
-				 lt_keys[key].name, (until - lt_holds[item->hold].expiry.ends_at) / 1000.0);
-	lr_owner_text(item->owner, text);
-	if (result.over && item->kind == KIND_WRITE && !item->at_old_place &&
+				 lt_keys[key].name, (until - lt_holds[item->op.hold].expiry.ends_at) / 1000.0);
+	lr_owner_text(item->op.owner, text);
+	if (result.over && item->op.lock_kind == KIND_WRITE && !item->at_old_place &&
 		sim_config.masters == 0 && redis_has_for_long(lt_keys[key].name, text))
 		sim_fail("left behind", "the write lock of %s is given up, and Redis has it for long",
 				 lt_keys[key].name);
