@@ -36,10 +36,12 @@
  * suspected.
  *
  * The wait-for graph is read piece by piece while it changes, so what looks like a
- * cycle may consist of edges that never existed at the same time.  Hence a cycle is
- * followed twice more, and counts only if each process in it is found both times in the
- * very same wait, for the same process.  A process that sleeps acquires and releases
- * nothing, so between the two passes all of these edges existed at once.
+ * cycle may consist of edges that never existed at the same time.  Hence a session that
+ * has found a cycle searches a second time.  The cycle counts only if each process in it
+ * is found both times in the very same wait, for the same process.  A process that
+ * sleeps acquires and releases nothing, so between the two searches all of these edges
+ * existed at once.  If the second search comes to this session another way, because the
+ * graph has changed beside the cycle, the next pair of searches finds the cycle: it stays.
  *
  * If several sessions find the same cycle, the first one to claim it breaks it.
  *
@@ -79,8 +81,7 @@ typedef struct Edge
 	int			pid;			/* the process that sleeps: the waiter or its worker */
 	int			blocker_pid;
 	uint64		generation;		/* of the waiter's wait for a key, if any */
-	bool		is_key;
-	KeyWait		key;			/* if for a key: which, */
+	const KeyWait *key;			/* if for a key: which, */
 	KeyHolder	holder;			/* and its holder, the blocker; */
 	LOCKTAG		tag;			/* else the lock of PostgreSQL, */
 	LOCKMODE	mode;			/* how it is wanted, */
@@ -100,7 +101,7 @@ typedef struct Search
 {
 	LrIndex    *reached;		/* processes, in the order in which they were found */
 	int			nreached;
-	LrIndex    *from;			/* for each process: the one whose edge led to it */
+	Edge	  **from;			/* for each process: the edge that led to it, or NULL */
 	bool		for_all;		/* search for all that wait for the key, not only for this
 								 * session */
 	KeyWait		own;			/* what this session waits for */
@@ -122,17 +123,18 @@ typedef struct Search
 static bool
 deadlock_is_reached(const Search *search, LrIndex process)
 {
-	return process == LrMyProcNumber || search->from[process] != LR_NONE;
+	return process == LrMyProcNumber || search->from[process] != NULL;
 }
 
 static void
-deadlock_found_edge(Search *search, LrIndex waiter, LrIndex blocker)
+deadlock_found_edge(Search *search, const Edge *edge)
 {
-	if (search->from[blocker] != LR_NONE)
+	if (search->from[edge->blocker] != NULL)
 		return;
-	search->from[blocker] = waiter;
-	if (blocker != LrMyProcNumber)
-		search->reached[search->nreached++] = blocker;
+	search->from[edge->blocker] = palloc(sizeof(Edge));
+	*search->from[edge->blocker] = *edge;
+	if (edge->blocker != LrMyProcNumber)
+		search->reached[search->nreached++] = edge->blocker;
 }
 
 /* ----------
@@ -169,38 +171,17 @@ process_of_pid(int pid)
 	return proc == NULL ? LR_NONE : LrProcNumberOf(proc);
 }
 
-static bool
-is_news(const Search *search, const PGPROC *proc)
-{
-	return proc->waitLock != NULL && !search->covered[LrProcNumberOf(proc)];
-}
-
 /*
- * has_news --- does the process, or a parallel worker of it, wait for something that has not
- * been looked at?
+ * must_look --- does the process, or perhaps a parallel worker of it, wait for something that
+ * has not been looked at?
  */
 static bool
-has_news(const Search *search, LrIndex process)
+must_look(const Search *search, LrIndex process)
 {
-	PGPROC	   *proc = GetPGProcByNumber(process);
-	PGPROC	   *leader = proc->lockGroupLeader;
-	bool		news = is_news(search, proc);
-	LWLock	   *lock;
-	dlist_iter	at;
+	const PGPROC *proc = GetPGProcByNumber(process);
 
-	if (news || leader == NULL)
-		return news;
-	lock = LockHashPartitionLockByProc(leader);
-	LWLockAcquire(lock, LW_SHARED);
-	if (proc->lockGroupLeader == leader)
-	{
-		dlist_foreach(at, &leader->lockGroupMembers)
-		{
-			news |= is_news(search, dlist_container(PGPROC, lockGroupLink, at.cur));
-		}
-	}
-	LWLockRelease(lock);
-	return news;
+	return proc->lockGroupLeader != NULL ||
+		(proc->waitLock != NULL && !search->covered[process]);
 }
 
 static void
@@ -253,21 +234,32 @@ instance_blocks(const LockInstanceData *self, const LockInstanceData *other,
 
 /*
  * tell_blockers --- report what blocks one of the waiters
+ *
+ * The start of its wait is read after everything else; see deadlock_is_same_wait().
  */
 static void
 tell_blockers(Search *search, const LockInstanceData *instances, const LockParty *party, int n,
 			  int self)
 {
-	LrIndex		process = instances[self].pid == instances[self].leaderPid ?
-		party[self].leader : process_of_pid(instances[self].pid);
+	const LockInstanceData *waiter = &instances[self];
+	PGPROC	   *sleeper = waiter->pid == waiter->leaderPid ?
+		GetPGProcByNumber(party[self].leader) : BackendPidGetProc(waiter->pid);
+	Edge		edge = {.waiter = party[self].leader,.pid = waiter->pid,
+	.tag = waiter->locktag,.mode = waiter->waitLockMode};
 
-	if (process != LR_NONE)
-		search->covered[process] = true;
+	if (sleeper == NULL)
+		return;
+	search->covered[LrProcNumberOf(sleeper)] = true;
+	edge.generation = lt_wait_generation(edge.waiter);
+	edge.since = pg_atomic_read_u64(&sleeper->waitStart);
 	for (int i = 0; i < n; i++)
-		if (party[i].leader != LR_NONE && search->from[party[i].leader] == LR_NONE &&
-			instance_blocks(&instances[self], &instances[i],
-							party[i].place < party[self].place))
-			deadlock_found_edge(search, party[self].leader, party[i].leader);
+	{
+		edge.blocker = party[i].leader;
+		edge.blocker_pid = instances[i].leaderPid;
+		if (edge.blocker != LR_NONE && search->from[edge.blocker] == NULL &&
+			instance_blocks(waiter, &instances[i], party[i].place < party[self].place))
+			deadlock_found_edge(search, &edge);
+	}
 }
 
 /*
@@ -309,61 +301,13 @@ lock_waits_follow(Search *search, LrIndex process)
 {
 	BlockedProcsData *data;
 
-	if (!has_news(search, process))
+	if (!must_look(search, process))
 		return;
 	search->looks++;
 	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);
 	for (int i = 0; i < data->nprocs; i++)
 		follow_queue(search, data, &data->procs[i]);
 	free_data(data);
-}
-
-/* ---- one edge ---- */
-
-/*
- * find_blocker --- does that process keep a waiter from the lock?
- *
- * Completes the edge then.
- */
-static bool
-find_blocker(const BlockedProcsData *data, const BlockedProcData *blocked, Edge *edge)
-{
-	const LockInstanceData *instances = &data->locks[blocked->first_lock];
-	const LockInstanceData *self = instances;
-	PGPROC	   *sleeper = BackendPidGetProc(blocked->pid);
-
-	while (self->pid != blocked->pid)
-		self++;
-	for (int i = 0; sleeper != NULL && i < blocked->num_locks; i++)
-	{
-		if (instances[i].leaderPid != edge->blocker_pid ||
-			!instance_blocks(self, &instances[i],
-							 place_of(data, blocked, instances[i].pid) < blocked->num_waiters))
-			continue;
-		edge->pid = blocked->pid;
-		edge->tag = self->locktag;
-		edge->mode = self->waitLockMode;
-		edge->since = pg_atomic_read_u64(&sleeper->waitStart);
-		return true;
-	}
-	return false;
-}
-
-/*
- * lock_wait_between --- does the blocker of the edge keep the waiter from a lock?
- */
-static bool
-lock_wait_between(Edge *edge)
-{
-	BlockedProcsData *data =
-		GetBlockerStatusData(GetPGProcByNumber(edge->waiter)->pid);
-	bool		found = false;
-
-	edge->blocker_pid = GetPGProcByNumber(edge->blocker)->pid;
-	for (int i = 0; !found && edge->blocker_pid != 0 && i < data->nprocs; i++)
-		found = find_blocker(data, &data->procs[i], edge);
-	free_data(data);
-	return found;
 }
 
 /* ----------
@@ -398,19 +342,30 @@ deadlock_read_holders(LrIndex process, KeyWait *wait, KeyHolders *holders)
 static void
 deadlock_follow_key(Search *search, LrIndex process)
 {
-	KeyHolders *holders = &search->holders;
-	KeyWait		wait;
+	const KeyHolders *holders = &search->holders;
+	KeyWait    *wait = palloc(sizeof(KeyWait));
+	Edge		edge = {.waiter = process,.key = wait};
 
-	if (!deadlock_read_holders(process, &wait, holders))
-		return;
-	for (int i = 0; i < holders->n; i++)
-		if (holders->list[i].awaited)
-			deadlock_found_edge(search, process, holders->list[i].session);
-	if (search->for_all && process != LrMyProcNumber &&
-		wait.name_len == search->own.name_len &&
-		memcmp(wait.name, search->own.name, wait.name_len) == 0)
+	if (!deadlock_read_holders(process, wait, &search->holders))
 	{
-		lt_suspect_waiter(process, wait.generation);
+		pfree(wait);
+		return;
+	}
+	edge.pid = wait->pid;
+	edge.generation = wait->generation;
+	for (int i = 0; i < holders->n; i++)
+	{
+		edge.holder = holders->list[i];
+		edge.blocker = edge.holder.session;
+		edge.blocker_pid = edge.holder.pid;
+		if (edge.holder.awaited)
+			deadlock_found_edge(search, &edge);
+	}
+	if (search->for_all && process != LrMyProcNumber &&
+		wait->name_len == search->own.name_len &&
+		memcmp(wait->name, search->own.name, wait->name_len) == 0)
+	{
+		lt_suspect_waiter(process, wait->generation);
 		search->nsuspects++;
 	}
 }
@@ -439,9 +394,12 @@ deadlock_follow_others(Search *search)
 	int			nfollowed = search->nreached;
 
 	for (int i = 0; i < search->own_holders.n; i++)
+	{
+		Edge		edge = {.waiter = LrMyProcNumber,.blocker = search->own_holders.list[i].session};
+
 		if (!search->own_holders.list[i].awaited)
-			deadlock_found_edge(search, LrMyProcNumber,
-								search->own_holders.list[i].session);
+			deadlock_found_edge(search, &edge);
+	}
 	deadlock_follow(search, nfollowed);
 }
 
@@ -460,14 +418,12 @@ deadlock_search(Search *search, bool for_all)
 	if (!deadlock_read_holders(LrMyProcNumber, &search->own, &search->own_holders))
 		return false;
 	search->reached = palloc(sizeof(LrIndex) * (MaxBackends + 1));
-	search->from = palloc(sizeof(LrIndex) * MaxBackends);
-	for (LrIndex i = 0; i < MaxBackends; i++)
-		search->from[i] = LR_NONE;
+	search->from = palloc0(sizeof(Edge *) * MaxBackends);
 	search->covered = palloc0(sizeof(bool) * MaxBackends);
 
 	search->reached[search->nreached++] = LrMyProcNumber;
 	deadlock_follow(search, 0);
-	in_cycle = search->from[LrMyProcNumber] != LR_NONE;
+	in_cycle = search->from[LrMyProcNumber] != NULL;
 	if (search->for_all)
 		deadlock_follow_others(search);
 	ereport(DEBUG1,
@@ -478,50 +434,9 @@ deadlock_search(Search *search, bool for_all)
 }
 
 /* ----------
- * The two passes
+ * The cycle
  * ----------
  */
-
-/*
- * deadlock_read_key_edge --- does the waiter wait for a key that the blocker holds?
- */
-static bool
-deadlock_read_key_edge(Edge *edge)
-{
-	KeyHolders	holders = {NULL, 0, 0};
-
-	if (!deadlock_read_holders(edge->waiter, &edge->key, &holders))
-		return false;
-	for (int i = 0; i < holders.n; i++)
-		if (holders.list[i].awaited && holders.list[i].session == edge->blocker)
-		{
-			edge->is_key = true;
-			edge->pid = edge->key.pid;
-			edge->holder = holders.list[i];
-			edge->blocker_pid = edge->holder.pid;
-			edge->generation = edge->key.generation;
-			return true;
-		}
-	return false;
-}
-
-/*
- * deadlock_read_edge --- read an edge as it is now; NULL: there is none any more
- */
-static Edge *
-deadlock_read_edge(LrIndex waiter, LrIndex blocker)
-{
-	Edge	   *edge = palloc0(sizeof(Edge));
-
-	edge->waiter = waiter;
-	edge->blocker = blocker;
-	if (deadlock_read_key_edge(edge))
-		return edge;
-	if (!lock_wait_between(edge))
-		return NULL;
-	edge->generation = lt_wait_generation(waiter);
-	return edge;
-}
 
 /*
  * deadlock_is_same_wait --- is it the same wait, for the same process?
@@ -533,10 +448,10 @@ deadlock_read_edge(LrIndex waiter, LrIndex blocker)
 static bool
 deadlock_is_same_wait(const Edge *a, const Edge *b)
 {
-	if (a->is_key != b->is_key || a->generation != b->generation ||
-		a->pid != b->pid || a->blocker_pid != b->blocker_pid)
+	if (a->waiter != b->waiter || (a->key == NULL) != (b->key == NULL) ||
+		a->generation != b->generation || a->pid != b->pid || a->blocker_pid != b->blocker_pid)
 		return false;
-	if (a->is_key)
+	if (a->key != NULL)
 		return a->holder.hold == b->holder.hold && a->holder.owner == b->holder.owner;
 	return a->mode == b->mode &&
 		a->since == b->since && a->since != 0 &&
@@ -544,46 +459,28 @@ deadlock_is_same_wait(const Edge *a, const Edge *b)
 }
 
 /*
- * deadlock_first_pass --- read the cycle, from this session back to itself
+ * deadlock_read_cycle --- the cycle that both searches have found, from this session back to
+ * itself
  *
- * NIL: it is none any more.
+ * NIL: a wait is not the same in both.
  */
 static List *
-deadlock_first_pass(const Search *search)
+deadlock_read_cycle(const Search *first, const Search *second)
 {
 	List	   *cycle = NIL;
 	LrIndex		blocker = LrMyProcNumber;
 
 	do
 	{
-		LrIndex		waiter = search->from[blocker];
-		Edge	   *edge = deadlock_read_edge(waiter, blocker);
+		Edge	   *edge = first->from[blocker];
 
-		if (edge == NULL)
+		if (second->from[blocker] == NULL ||
+			!deadlock_is_same_wait(edge, second->from[blocker]))
 			return NIL;
 		cycle = lcons(edge, cycle);
-		blocker = waiter;
+		blocker = edge->waiter;
 	} while (blocker != LrMyProcNumber);
 	return cycle;
-}
-
-/*
- * deadlock_second_pass --- is each edge of the cycle still the same?
- */
-static bool
-deadlock_second_pass(const List *cycle)
-{
-	ListCell   *lc;
-
-	foreach(lc, cycle)
-	{
-		const Edge *edge = lfirst(lc);
-		const Edge *again = deadlock_read_edge(edge->waiter, edge->blocker);
-
-		if (again == NULL || !deadlock_is_same_wait(edge, again))
-			return false;
-	}
-	return true;
 }
 
 /*
@@ -610,21 +507,20 @@ deadlock_claim(const List *cycle)
 /*
  * deadlock_find --- the cycle that this session has to break, or NIL
  *
- * It was found by the search and by both passes, and claimed.  "for_all": also suspect
- * other sessions that wait for the key.
+ * It was found by two searches, and claimed.  "for_all": also suspect other sessions that
+ * wait for the key.
  */
 static List *
 deadlock_find(bool for_all)
 {
-	Search		search;
+	Search		first;
+	Search		second;
 	List	   *cycle;
 
-	if (!deadlock_search(&search, for_all))
+	if (!deadlock_search(&first, for_all) || !deadlock_search(&second, false))
 		return NIL;
-	cycle = deadlock_first_pass(&search);
-	if (cycle == NIL || !deadlock_second_pass(cycle) || !deadlock_claim(cycle))
-		return NIL;
-	return cycle;
+	cycle = deadlock_read_cycle(&first, &second);
+	return cycle != NIL && deadlock_claim(cycle) ? cycle : NIL;
 }
 
 /* ----------
@@ -640,7 +536,7 @@ deadlock_find(bool for_all)
 static bool
 deadlock_may_show_key(const Edge *edge)
 {
-	return edge->blocker == LrMyProcNumber || lr_may_see_keys_of(edge->key.userid);
+	return edge->blocker == LrMyProcNumber || lr_may_see_keys_of(edge->key->userid);
 }
 
 /*
@@ -651,7 +547,7 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 {
 	if (buf->len > 0)
 		appendStringInfoChar(buf, '\n');
-	if (!edge->is_key)
+	if (edge->key == NULL)
 	{
 		StringInfoData tag;
 
@@ -669,8 +565,8 @@ deadlock_describe_edge(StringInfo buf, const Edge *edge, bool in_log)
 	appendStringInfo(buf, _("Process %d waits for Redis lock"), edge->pid);
 	if (in_log || deadlock_may_show_key(edge))
 		appendStringInfo(buf, " \"%s\"",
-						 lr_name_to_show(edge->key.name, edge->key.name_len));
-	appendStringInfo(buf, edge->key.scope == SCOPE_XACT ?
+						 lr_name_to_show(edge->key->name, edge->key->name_len));
+	appendStringInfo(buf, edge->key->scope == SCOPE_XACT ?
 					 _(" (transaction-level); blocked by process %d.") :
 					 _(" (session-level); blocked by process %d."),
 					 edge->blocker_pid);
