@@ -156,35 +156,23 @@ wait_require_watchdog(const LockTerms *terms)
 }
 
 /*
- * wait_is_left_behind --- has the watchdog moved to another lockredis.url?
+ * wait_require_place --- raise an error if the watchdog has moved to another lockredis.url
  *
  * A session reads changed settings between statements only.  A session that waits, or
  * takes locks in a long DO or CALL, would go on at the old URL, where the watchdog
  * no longer renews locks or receives messages.
  */
-static bool
-wait_is_left_behind(void)
-{
-	uint32		place = node_get_place();
-
-	return ConfigReloadPending && place != 0 && place != lr_place;
-}
-
-static void
-wait_report_left_behind(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_STORE_FAILED),
-			 errmsg("the lock store has been changed"),
-			 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
-			 errhint("Start the statement again.")));
-}
-
 void
 wait_require_place(void)
 {
-	if (wait_is_left_behind())
-		wait_report_left_behind();
+	uint32		place = node_get_place();
+
+	if (ConfigReloadPending && place != 0 && place != lr_place)
+		ereport(ERROR,
+				(errcode(ERRCODE_STORE_FAILED),
+				 errmsg("the lock store has been changed"),
+				 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
+				 errhint("Start the statement again.")));
 }
 
 /*
@@ -389,76 +377,35 @@ wait_ask_store(void)
 }
 
 /*
- * wait_release --- release what the store has just given us
- *
- * If that fails, wait_abandon() leaves the owner to the watchdog, so forget the owner only
- * after success.  The answer of a former master does not count: it does not say what the
- * current master has.
- */
-static StoreOutcome
-wait_release(void)
-{
-	StoreOp		release;
-
-	if (!lr_leaves_something(acq.key.kind))
-	{
-		acq.op.outcome = STORE_PENDING;
-		return STORE_GONE;
-	}
-	ask_prepare(&release, STORE_RELEASE, &acq.key, acq.op.store);
-	release.owner = acq.op.owner;
-	release.amount = acq.op.amount;
-	memcpy(release.id, acq.op.id, STORE_ID_LEN);
-	ask_run(&release);
-	ask_distrust(&release);
-	if (release.outcome == STORE_OK || release.outcome == STORE_GONE)
-	{
-		acq.op.outcome = STORE_PENDING;
-		acq.owner = 0;			/* an owner is used once */
-	}
-	return release.outcome;
-}
-
-static bool wait_outlive_failure(void);
-
-/*
- * wait_give_back --- release a lock that lt_grant() has refused, and plan the next attempt
- *
- * If it cannot be released, the watchdog does that.  It need not wait for a late create: the
- * create has run.
+ * wait_leave_granted --- leave what the store has given us to the watchdog, which releases it,
+ * and plan the next attempt
  */
 static void
-wait_give_back(int64 retry_at)
+wait_leave_granted(int64 retry_at)
 {
-	StoreOutcome outcome = wait_release();
-
-	if (acq.op.outcome == STORE_PENDING)
-	{
-		acq.retry_at = retry_at;
-		return;
-	}
-	acq.op.outcome = STORE_UNKNOWN;
-	acq.op.sent.not_after = 0;
-	if (wait_outlive_failure())
-		return;
-	acq.op.outcome = STORE_OK;
-	ask_report_failure(ERROR, outcome);
+	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op))
+		report_table_full();
+	acq.op.outcome = STORE_PENDING;
+	acq.owner = 0;				/* an owner is used once */
+	acq.retry_at = retry_at;
 }
 
 /*
- * wait_refuse_unreplicated --- release a lock that too few replicas have, and report that
+ * wait_leave_stale --- leave what a store that is not in use any more, or a former master, has
+ * given us
  *
- * Such a lock may be lost with its master, so we do not take it.  Nor do we ask again:
- * otherwise the key would be locked and released repeatedly while replicas are missing.
+ * In the present master, that may be in the way of our next request until the watchdog has
+ * released it.  So a call that does not wait raises an error, rather than say that the lock is
+ * busy.
  */
 static void
-wait_refuse_unreplicated(void)
+wait_leave_stale(void)
 {
-	StoreError	error = *ask_error();
-
-	acq.unreplicated = true;
-	(void) wait_release();
-	report_store_failure(ERROR, STORE_UNCONFIRMED, &error);
+	ask_distrust(&acq.op);
+	if (acq.op.outcome == STORE_UNKNOWN && acq.request->wait_us == 0)
+		ask_report_failure(ERROR, acq.op.outcome);
+	acq.again = true;
+	wait_leave_granted(0);
 }
 
 void
@@ -510,12 +457,7 @@ wait_take_granted(LrIndex *hold)
 	if (lr_kind(acq.key.kind)->ownerless || r->unowned)
 		CHECK_FOR_INTERRUPTS();
 
-	/* The watchdog could not release it at the old URL. */
-	if (wait_is_left_behind())
-	{
-		wait_give_back(0);
-		wait_report_left_behind();
-	}
+	wait_require_place();
 	switch (wait_grant())
 	{
 		case GRANTED:
@@ -529,12 +471,11 @@ wait_take_granted(LrIndex *hold)
 				lr_count(STAT_ACQUIRES);
 			return true;
 		case GRANT_CONFLICT:
-			wait_give_back(lr_now() +
-						   (lr_kind(acq.key.kind)->placed ? POLL_UNTOLD : POLL_MIN));
+			wait_leave_granted(lr_now() +
+							   (lr_kind(acq.key.kind)->placed ? POLL_UNTOLD : POLL_MIN));
 			return false;
 		case GRANT_STALE:
-			acq.again = true;
-			wait_give_back(0);
+			wait_leave_stale();
 			return false;
 		case GRANT_DISOWNED:
 			acq.op.outcome = STORE_PENDING;
@@ -951,7 +892,9 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 				wait_plan_retry(subscribed);
 			return false;
 		case STORE_UNCONFIRMED:
-			wait_refuse_unreplicated();
+			/* The key would be locked repeatedly while replicas are missing. */
+			acq.unreplicated = true;
+			ask_report_failure(ERROR, acq.op.outcome);
 			break;
 		case STORE_GONE:
 			wait_report_gone();
