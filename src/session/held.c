@@ -22,28 +22,30 @@
 
 #include "session/session.h"
 
+/* A session with 100,000 locks has some six in each bucket. */
+#define BUCKETS				16384
+
+static dlist_head buckets[BUCKETS];
+
 /*
- * Entries do not move.  Those of one key are next to each other in its bucket, the newest
+ * All entries.  Here and in its bucket, those of one key are next to each other, the newest
  * first; they may be thousands, with each_own.
  */
-static dlist_head *buckets = NULL;
-static int	nbuckets = 0;		/* a power of 2, and at least the number of entries */
+static dlist_head all = DLIST_STATIC_INIT(all);
 static int	nheld = 0;
 
 /* Entries that are not used. */
 static dlist_head spare = DLIST_STATIC_INIT(spare);
 static int	nspare = 0;
 
-/* Memory of all this */
+/* Memory of the entries */
 static MemoryContext held_context = NULL;
 
 int64		held_commit_floor = LR_NEVER;
 int			held_nverified = 0;
 
-#define BUCKETS_FIRST		32
-
-/* An index up to this size is not made smaller. */
-#define BUCKETS_KEPT		256
+/* So many entries that are not used are kept. */
+#define SPARE_KEPT			256
 
 void
 held_copy_name(const HeldKey *key, LrName *name)
@@ -67,7 +69,7 @@ held_count(void)
 static dlist_head *
 held_bucket(const HeldKey *key)
 {
-	return &buckets[key->hash & (nbuckets - 1)];
+	return &buckets[key->hash % BUCKETS];
 }
 
 /*
@@ -76,7 +78,7 @@ held_bucket(const HeldKey *key)
 static HeldEntry *
 held_from(const HeldKey *key, dlist_node *node)
 {
-	for (; node != &held_bucket(key)->head; node = node->next)
+	for (; node != NULL && node != &held_bucket(key)->head; node = node->next)
 	{
 		HeldEntry  *entry = dlist_container(HeldEntry, link, node);
 
@@ -92,7 +94,7 @@ held_find(const LrName *name, KindId kind)
 {
 	HeldKey		key = held_key(name, lr_kind(kind)->held_as);
 
-	return nheld == 0 ? NULL : held_from(&key, held_bucket(&key)->head.next);
+	return held_from(&key, held_bucket(&key)->head.next);
 }
 
 HeldEntry *
@@ -127,14 +129,11 @@ held_kind_of(const LrName *name, KindId first)
 void
 held_walk(HeldCallback callback, void *arg)
 {
-	for (int i = nbuckets - 1; i >= 0; i--)
-	{
-		dlist_mutable_iter at;
+	dlist_mutable_iter at;
 
-		dlist_foreach_modify(at, &buckets[i])
-		{
-			callback(dlist_container(HeldEntry, link, at.cur), arg);
-		}
+	dlist_foreach_modify(at, &all)
+	{
+		callback(dlist_container(HeldEntry, in_all, at.cur), arg);
 	}
 }
 
@@ -144,57 +143,25 @@ held_walk(HeldCallback callback, void *arg)
  */
 
 /*
- * held_resize --- make the index larger
- */
-static void
-held_resize(int size)
-{
-	dlist_head *larger = MemoryContextAllocHuge(held_context, sizeof(dlist_head) * (Size) size);
-	dlist_head *former = buckets;
-	int			n = nbuckets;
-
-	for (int i = 0; i < size; i++)
-		dlist_init(&larger[i]);
-	buckets = larger;
-	nbuckets = size;
-	for (int i = 0; i < n; i++)
-		while (!dlist_is_empty(&former[i]))
-		{
-			dlist_node *node = dlist_pop_head_node(&former[i]);
-
-			dlist_push_tail(held_bucket(&dlist_container(HeldEntry, link, node)->key), node);
-		}
-	if (former != NULL)
-		pfree(former);
-}
-
-/*
- * held_trim --- if nothing is held, free the memory of a large index
+ * held_trim --- if nothing is held, free the memory of many entries
  */
 static void
 held_trim(void)
 {
-	if (nheld > 0 || nbuckets <= BUCKETS_KEPT)
+	if (nheld > 0 || nspare <= SPARE_KEPT)
 		return;
 	MemoryContextReset(held_context);
-	buckets = NULL;
-	nbuckets = nspare = 0;
+	nspare = 0;
 	dlist_init(&spare);
 }
 
 void
 held_reserve(int n)
 {
-	int			size = BUCKETS_FIRST;
-
 	if (held_context == NULL)
 		held_context = AllocSetContextCreate(TopMemoryContext, "lockredis held locks",
 											 ALLOCSET_SMALL_SIZES);
 	held_trim();
-	while (size < nheld + n)
-		size *= 2;
-	if (size > nbuckets)
-		held_resize(size);
 	for (; nspare < n; nspare++)
 	{
 		HeldEntry  *entry = MemoryContextAlloc(held_context, sizeof(HeldEntry));
@@ -222,9 +189,15 @@ held_add(const LrName *name, KindId kind, LrIndex hold, CommitGuard guard)
 	entry->key.data = lt_hold_name(hold);
 	entry->hold = hold;
 	if (older != NULL)
+	{
 		dlist_insert_before(&older->link, &entry->link);
+		dlist_insert_before(&older->in_all, &entry->in_all);
+	}
 	else
+	{
 		dlist_push_head(held_bucket(&entry->key), &entry->link);
+		dlist_push_head(&all, &entry->in_all);
+	}
 	nheld++;
 	held_note_lease(entry);
 	held_tighten_guard(entry, guard);
@@ -245,6 +218,7 @@ held_delete(HeldEntry *entry)
 {
 	held_set_guard(entry, GUARD_OFF);
 	dlist_delete(&entry->link);
+	dlist_delete(&entry->in_all);
 	dlist_push_head(&spare, &entry->link);
 	nspare++;
 	nheld--;

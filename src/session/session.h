@@ -113,7 +113,8 @@ typedef struct Track
 
 typedef struct HeldEntry
 {
-	dlist_node	link;			/* in the index */
+	dlist_node	link;			/* in its bucket of the index, */
+	dlist_node	in_all;			/* and in the list of all entries */
 	HeldKey		key;
 	LrIndex		hold;
 	int			job_count;		/* session-level holds of the job runner, which only that
