@@ -25,8 +25,8 @@
 /*
  * unlock_ask_who_took --- a release found its owner gone: ask who has the key instead
  *
- * This is only for the warning: without an answer, that says "deleted".  If a cancel
- * interrupts us, the loss is reported first.
+ * This is only for the warning: without an answer, that says "deleted".  It is not
+ * interruptible, as an interrupt would raise before the loss is reported.
  */
 static void
 unlock_ask_who_took(const LrName *name, HoldView *view)
@@ -35,16 +35,7 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 	StoreOp		seen;
 
 	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
-	PG_TRY();
-	{
-		ask_run(&seen);
-	}
-	PG_CATCH();
-	{
-		report_lost(WARNING, name, view);
-		PG_RE_THROW();
-	}
-	PG_END_TRY();
+	ask_run_until(&seen, 1, lr_now() + lr_call_budget(), STORE_POLL);
 	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE)
 		return;
 	view->lost.reason = LOST_TAKEN;
@@ -167,7 +158,9 @@ unlock_find(const LrName *name, KindId kind)
 /* What becomes of a lock of which a call releases one hold, or all. */
 typedef enum UnlockFate
 {
-	UNLOCK_IN_BATCH,			/* its last hold is in the batch, or was lost: see the view */
+	UNLOCK_IN_BATCH,			/* its last hold is in the batch; its view may say that it was
+								 * lost */
+	UNLOCK_LOST,				/* its last hold was known to be lost */
 	UNLOCK_LATER,				/* others hold it, too */
 	UNLOCK_NOT_HELD,			/* or it was lost, and that has been reported */
 	UNLOCK_DONE
@@ -179,7 +172,6 @@ typedef struct UnlockItem
 	KindId		kind;
 	HeldEntry  *entry;			/* of one that others hold, too */
 	UnlockFate	fate;
-	bool		reported;		/* its loss was reported */
 	HoldView	view;			/* of one in the batch */
 } UnlockItem;
 
@@ -210,7 +202,6 @@ unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry)
 
 	item->name = *name;
 	item->kind = kind;
-	item->reported = false;
 	item->fate = UNLOCK_NOT_HELD;
 	if (entry == NULL)
 		return;
@@ -220,64 +211,51 @@ unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry)
 	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0 ||
 		view.scope[SCOPE_SESSION].count > list->most)
 		return;
-	item->fate = UNLOCK_IN_BATCH;
-	(void) release_add(entry, true, &item->view);
+	item->fate = release_add(entry, true, &item->view) ? UNLOCK_IN_BATCH : UNLOCK_LOST;
 }
 
 static bool
 unlock_is_lost(const UnlockItem *item)
 {
-	return item->fate == UNLOCK_IN_BATCH && item->view.state == HOLD_LOST;
+	return item->fate == UNLOCK_LOST ||
+		(item->fate == UNLOCK_IN_BATCH && item->view.state == HOLD_LOST);
 }
 
 /*
- * unlock_report_losses --- report all losses that were not reported yet
+ * unlock_report_losses --- report all losses, or only those that were known before
  *
  * A pending cancel has to wait: it would raise after the first warning.
  */
 static void
-unlock_report_losses(const UnlockList *list)
+unlock_report_losses(const UnlockList *list, bool found)
 {
 	HOLD_CANCEL_INTERRUPTS();
 	for (int i = 0; i < list->n; i++)
 	{
-		UnlockItem *item = &list->items[i];
+		const UnlockItem *item = &list->items[i];
 
-		if (item->reported || !unlock_is_lost(item))
-			continue;
-		item->reported = true;
-		report_lost(WARNING, &item->name, &item->view);
+		if (item->fate == UNLOCK_LOST || (found && unlock_is_lost(item)))
+			report_lost(WARNING, &item->name, &item->view);
 	}
 	RESUME_CANCEL_INTERRUPTS();
 }
 
 /*
- * unlock_run_batch --- report losses that are known, then run the batch
+ * unlock_run_batch --- run the batch
  *
- * The order matters: if a batch is interrupted (by a cancel, a time limit, or the end
- * of the session) while the release of another key hangs, a later warning would never
- * be seen.  Even a warning can raise (if the client's encoding lacks a character of the
- * key).  Then the batch is run as at the end of a transaction.  All losses have been
- * recorded for the commit by then.
- *
- * If the batch is interrupted, the losses that it has found are reported.
+ * It may be interrupted (by a cancel, or a time limit) while the release of a key hangs.
+ * Then the losses are reported first, those that it has found and those that were known.
  */
 static void
 unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 {
-	volatile bool running = false;
-
 	PG_TRY();
 	{
-		unlock_report_losses(list);
-		running = true;
 		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
 	}
 	PG_CATCH();
 	{
-		if (!running)
-			release_run_at_end();
-		unlock_report_losses(list);
+		unlock_report_losses(list, true);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -291,14 +269,15 @@ unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 static void
 unlock_report(UnlockList *list, const ReleaseTally *tally)
 {
+	bool		in_one = list->most > 1 && tally->gone > 1;
+
 	if (list->n == 1 && tally->gone > 0 && !lr_kind(list->items[0].kind)->each_own)
 		unlock_ask_who_took(&list->items[0].name, &list->items[0].view);
-	if (list->most > 1 && tally->gone > 1)
+	unlock_report_losses(list, !in_one);
+	if (in_one)
 		ereport(WARNING,
 				(errcode(ERRCODE_WARNING),
 				 errmsg("%d Redis locks were lost", tally->gone)));
-	else
-		unlock_report_losses(list);
 	if (tally->released + tally->unanswered > 0)
 		track_warn_early_unlock();
 	if (tally->unanswered > 0)
