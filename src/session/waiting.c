@@ -534,7 +534,7 @@ wait_plan_retry(bool subscribed)
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* The channel cannot be subscribed to on the node that has, or will have, the key. */
-	if (acq.op.sent.asking || cluster_is_half_moved(acq.name->data, acq.name->len))
+	if (acq.op.sent.asking || cluster_may_be_moving(acq.name->data, acq.name->len))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* Asking again renews an announcement or a place in the store's queue. */

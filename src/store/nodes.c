@@ -113,10 +113,8 @@ typedef struct ClusterShared
 	pg_atomic_uint32 wanted;
 	pg_atomic_uint32 open_slots;
 	pg_atomic_uint32 asked;
+	pg_atomic_uint64 givers;	/* rows (bits): see cluster_set_giver */
 	pg_atomic_uint64 slot[SLOT_COUNT];
-
-	/* Row + 1 of the node that reports that the slot is being moved; 0: none. */
-	uint8		half_moved[SLOT_COUNT];
 
 	/* Only used by watchdogs; kept for the next one. */
 	int64		number[SLOT_COUNT];
@@ -1129,9 +1127,11 @@ cluster_was_asked(void)
 }
 
 bool
-cluster_is_half_moved(const char *name, int len)
+cluster_may_be_moving(const char *name, int len)
 {
-	return cluster_is_on() && cluster->half_moved[slot_of(name, len)] != 0;
+	int			row = cluster_is_on() ? cluster_owner(slot_of(name, len), NULL) : CLUSTER_NO_NODE;
+
+	return row != CLUSTER_NO_NODE && (pg_atomic_read_u64(&cluster->givers) >> row & 1) != 0;
 }
 
 /* ----------
@@ -1166,7 +1166,6 @@ cluster_forget_map(void)
 	for (int i = 0; i < SLOT_COUNT; i++)
 		pg_atomic_write_u64(&cluster->slot[i], WORD(epoch, CLUSTER_NO_NODE + 1));
 	memset(cluster->number, 0, sizeof(cluster->number));
-	memset(cluster->half_moved, 0, sizeof(cluster->half_moved));
 	cluster->known.n = 0;
 	pg_atomic_write_u32(&cluster->open_slots, SLOT_COUNT);
 	pg_atomic_write_u32(&cluster->asked, 0);
@@ -1267,7 +1266,7 @@ cluster_remove_node(int row)
 	cluster->node[row].used = cluster->node[row].has_slots = false;
 	begin_generation(NODE_MASTER + row);
 	LWLockRelease(node_lock);
-	cluster_forget_half_moved(row);
+	(void) cluster_set_giver(row, false);
 	node_vanish(NODE_MASTER + row);
 }
 
@@ -1283,21 +1282,15 @@ cluster_set_number(int slot, int64 number)
 	cluster->number[slot] = number;
 }
 
-void
-cluster_forget_half_moved(int row)
-{
-	for (int i = 0; i < SLOT_COUNT; i++)
-		if (cluster->half_moved[i] == row + 1)
-			cluster->half_moved[i] = 0;
-}
-
 bool
-cluster_note_half_moved(int row, int slot)
+cluster_set_giver(int row, bool gives)
 {
-	bool		first = cluster->half_moved[slot] == 0;
+	uint64		bit = UINT64CONST(1) << row;
 
-	cluster->half_moved[slot] = row + 1;
-	return first;
+	if (gives)
+		return (pg_atomic_fetch_or_u64(&cluster->givers, bit) & bit) == 0;
+	(void) pg_atomic_fetch_and_u64(&cluster->givers, ~bit);
+	return false;
 }
 
 /*

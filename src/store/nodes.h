@@ -575,10 +575,11 @@ extern int	cluster_open_slots(void);
 extern bool cluster_was_asked(void);
 
 /*
- * Is the slot of this name being moved to another node, as either of the two has
- * reported?
+ * Does the node that has the slot of this name report that it is giving slots to another
+ * one?  A lock there may be at that one already, and its release is published there, where
+ * nobody can subscribe yet.
  */
-extern bool cluster_is_half_moved(const char *name, int len);
+extern bool cluster_may_be_moving(const char *name, int len);
 
 /* ---- for the watchdog ---- */
 
@@ -610,12 +611,10 @@ extern int64 cluster_number(int slot);
 extern void cluster_set_number(int slot, int64 number);
 
 /*
- * This node reports that the slot is being moved to or from it, after all of its
- * earlier reports were forgotten.  Returns true if no node has reported that for this
- * slot yet.
+ * Is this node giving slots to another one?  Returns true if that is new, so that those who
+ * wait for locks there have to ask again.
  */
-extern void cluster_forget_half_moved(int row);
-extern bool cluster_note_half_moved(int row, int slot);
+extern bool cluster_set_giver(int row, bool gives);
 
 /*
  * Give slots to other nodes: a call for each slot that changes, then the end of the

@@ -80,67 +80,44 @@ typedef struct Present
  * claim_flag --- is this word in a comma-separated list?
  */
 static bool
-claim_flag(const char *flags, int len, const char *word)
+claim_flag(const char *flags, const char *word)
 {
-	int			n = strlen(word);
+	size_t		n = strlen(word);
 
-	for (const char *p = flags; p < flags + len;)
-	{
-		const char *comma = memchr(p, ',', flags + len - p);
-		const char *end = comma != NULL ? comma : flags + len;
-
-		if (end - p == n && memcmp(p, word, n) == 0)
+	for (const char *p = strstr(flags, word); p != NULL; p = strstr(p + n, word))
+		if ((p == flags || p[-1] == ',') && (p[n] == ',' || p[n] == '\0'))
 			return true;
-		p = end + 1;
-	}
 	return false;
 }
 
 /*
- * claim_take_address --- parse "host:port@bus,..."; false if that is not valid
+ * claim_take_address --- parse "host:port@bus,name,..."; false if that is not valid
  *
- * If the host is empty, it is the one that we asked.
+ * If the host is empty, it is the one that we asked.  The name is sent since Redis 7.0.  What
+ * follows may have the form "key=value", and is no name then.
  */
 static bool
-claim_take_address(RedisHost *at, const char *text, int len, const RedisUrl *asked)
+claim_take_address(Claim *c, char *text, const RedisUrl *asked)
 {
-	const char *at_sign = memchr(text, '@', len);
-	const char *end = at_sign != NULL ? at_sign : text + len;
-	const char *colon = end;
-	int			host_len;
+	char	   *name = strchr(text, ',');
+	char	   *colon;
 
-	while (colon > text && *colon != ':')
-		colon--;
-	host_len = colon - text;
-	if (*colon != ':' || host_len >= LR_HOST_MAX)
+	if (name != NULL)
+	{
+		*name++ = '\0';
+		name[strcspn(name, ",")] = '\0';
+		if (strlen(name) < LR_HOST_MAX && strchr(name, '=') == NULL)
+			strlcpy(c->name, name, LR_HOST_MAX);
+	}
+	text[strcspn(text, "@")] = '\0';
+	colon = strrchr(text, ':');
+	if (colon == NULL || colon - text >= LR_HOST_MAX)
 		return false;
-	memset(at, 0, sizeof(RedisHost));
-	if (host_len == 0)
-		strlcpy(at->host, asked->at.host, LR_HOST_MAX);
-	else
-		memcpy(at->host, text, host_len);
-	if (strspn(at->host, LR_ASCII_ALNUM ".-_:") != strlen(at->host))
-		return false;
-	at->port = atoi(colon + 1);
-	return at->port > 0 && at->port <= 65535;
-}
-
-/*
- * claim_take_name --- parse the name in "address,name,...", sent since Redis 7.0
- *
- * What follows may have the form "key=value", and is no name then.
- */
-static void
-claim_take_name(char *name, const char *text, int len)
-{
-	const char *comma = memchr(text, ',', len);
-	int			name_len;
-
-	if (comma == NULL)
-		return;
-	name_len = strcspn(comma + 1, ", ");
-	if (name_len < LR_HOST_MAX && memchr(comma + 1, '=', name_len) == NULL)
-		memcpy(name, comma + 1, name_len);
+	*colon = '\0';
+	c->at.port = atoi(colon + 1);
+	strlcpy(c->at.host, colon > text ? text : asked->at.host, LR_HOST_MAX);
+	return strspn(c->at.host, LR_ASCII_ALNUM ".-_:") == strlen(c->at.host) &&
+		c->at.port > 0 && c->at.port <= 65535;
 }
 
 /*
@@ -149,55 +126,43 @@ claim_take_name(char *name, const char *text, int len)
  * The fields: id address flags master ping pong number link slots...
  */
 static bool
-claim_take_line(Claim *c, const char *line, const char *end, const RedisUrl *asked,
-				bool *counts)
+claim_take_line(Claim *c, char *line, const RedisUrl *asked, bool *counts, char **slots)
 {
-	const char *word[8];
-	int			len[8];
-	const char *p = line;
+	char	   *word[8];
+	char	   *rest = NULL;
+	bool		has_address;
 
 	for (int i = 0; i < lengthof(word); i++)
 	{
-		const char *space = memchr(p, ' ', end - p);
-
-		word[i] = p;
-		len[i] = (space != NULL ? space : end) - p;
-		if (len[i] == 0 || (space == NULL && i < lengthof(word) - 1))
+		word[i] = strtok_r(i == 0 ? line : NULL, " ", &rest);
+		if (word[i] == NULL)
 			return false;
-		p = space != NULL ? space + 1 : end;
 	}
-	if (len[0] != CLUSTER_ID_LEN)
+	if (strlen(word[0]) != CLUSTER_ID_LEN)
 		return false;
 	memset(c, 0, sizeof(Claim));
-	memcpy(c->id, word[0], CLUSTER_ID_LEN);
-	c->is_itself = claim_flag(word[2], len[2], "myself");
-	c->is_master = claim_flag(word[2], len[2], "master");
-	c->is_replica = claim_flag(word[2], len[2], "slave");
-	c->has_failed = claim_flag(word[2], len[2], "fail");
-	claim_take_name(c->name, word[1], len[1]);
+	strlcpy(c->id, word[0], sizeof(c->id));
+	has_address = !claim_flag(word[2], "noaddr");
+	c->is_itself = claim_flag(word[2], "myself");
+	c->is_master = has_address && claim_flag(word[2], "master");
+	c->is_replica = has_address && claim_flag(word[2], "slave");
+	c->has_failed = claim_flag(word[2], "fail");
 	c->number = strtoi64(word[6], NULL, 10);
-	c->rest = p;
+	*slots = strtok_r(NULL, "", &rest);
 	c->row = CLUSTER_NO_NODE;
-	*counts = !claim_flag(word[2], len[2], "handshake");
-	if (claim_flag(word[2], len[2], "noaddr"))
-		c->is_master = c->is_replica = false;
-	else if (!claim_take_address(&c->at, word[1], len[1], asked))
-		return false;
-	return c->number >= 0;
+	*counts = !claim_flag(word[2], "handshake");
+	return (!has_address || claim_take_address(c, word[1], asked)) && c->number >= 0;
 }
 
 /*
  * claims_take_slots --- read which slots a line claims; false if they are not valid, or one is
  * claimed by a line before
  *
- * What follows are the slots that are being moved.
+ * What follows are slots that are being moved: "[slot->-id]" away, "[slot-<-id]" to there.
  */
 static bool
-claims_take_slots(ClusterClaims *a, int number)
+claims_take_slots(ClusterClaims *a, int number, char *p)
 {
-	Claim	   *c = &a->claim[number];
-	char	   *p = (char *) c->rest;
-
 	while (*p >= '0' && *p <= '9')
 	{
 		long		slot = strtol(p, &p, 10);
@@ -213,34 +178,34 @@ claims_take_slots(ClusterClaims *a, int number)
 		}
 		p += strspn(p, " ");
 	}
-	c->rest = p;
+	a->claim[number].gives = strstr(p, "->-") != NULL;
 	return true;
 }
 
+/*
+ * cluster_claims_read --- see cluster_map.h; the reply is cut into words where it is
+ */
 bool
 cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked)
 {
-	const char *line = v->str;
+	char	   *rest = NULL;
 
 	a->n = 0;
 	memset(a->claimed_by, 0xff, sizeof(a->claimed_by));
 	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
 		return false;
-	while (*line != '\0')
+	for (char *line = strtok_r((char *) v->str, "\r\n", &rest); line != NULL;
+		 line = strtok_r(NULL, "\r\n", &rest))
 	{
-		const char *end = line + strcspn(line, "\r\n");
 		bool		counts;
+		char	   *slots;
 
-		if (end > line)
-		{
-			if (a->n == CLUSTER_NODES_MAX ||
-				!claim_take_line(&a->claim[a->n], line, end, asked, &counts) ||
-				(counts && !claims_take_slots(a, a->n)))
-				return false;
-			if (counts)
-				a->n++;
-		}
-		line = end + strspn(end, "\r\n");
+		if (a->n == CLUSTER_NODES_MAX ||
+			!claim_take_line(&a->claim[a->n], line, asked, &counts, &slots) ||
+			(counts && slots != NULL && !claims_take_slots(a, a->n, slots)))
+			return false;
+		if (counts)
+			a->n++;
 	}
 	return a->n > 0;
 }
@@ -517,34 +482,6 @@ map_hear_numbers(const ClusterClaims *a)
 	}
 }
 
-/*
- * map_note_half_moved --- note the slots that are moving to or from the node that
- * replies
- *
- * They are listed behind its slots, as "[slot->-id]" and "[slot-<-id]".  Sessions that
- * wait for a lock in such a slot may miss its release, so they poll.  topology_tell() has
- * those that wait already ask again.
- */
-static void
-map_note_half_moved(const Claim *c)
-{
-	bool		anew = false;
-
-	if (c->row == CLUSTER_NO_NODE)
-		return;
-	cluster_forget_half_moved(c->row);
-	for (const char *p = c->rest; *p == '['; p += strspn(p, " "))
-	{
-		long		slot = strtol(p + 1, NULL, 10);
-
-		if (slot >= 0 && slot < SLOT_COUNT)
-			anew |= cluster_note_half_moved(c->row, slot);
-		p += strcspn(p, " \r\n");
-	}
-	if (anew)
-		topology_tell();
-}
-
 static int
 compare_replicas(const void *a, const void *b)
 {
@@ -639,8 +576,8 @@ cluster_map_apply(ClusterClaims *a)
 
 		if (map_may_get_slots(c))
 			c->row = cluster_put_node(c->id, &c->at, c->name, false);
-		if (c->is_itself)
-			map_note_half_moved(c);
+		if (c->is_itself && c->row != CLUSTER_NO_NODE && cluster_set_giver(c->row, c->gives))
+			topology_tell();
 	}
 	map_hear_numbers(a);
 	map_show_replicas(a);

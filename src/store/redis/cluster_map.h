@@ -37,7 +37,7 @@ typedef struct Claim
 	bool		is_replica;
 	bool		has_failed;
 	bool		is_itself;		/* the node that has answered */
-	const char *rest;			/* of its line: the slots that are being moved */
+	bool		gives;			/* some of its slots are being moved to another one */
 	int			row;			/* CLUSTER_NO_NODE: not looked up yet */
 } Claim;
 
@@ -49,8 +49,7 @@ typedef struct ClusterClaims
 } ClusterClaims;
 
 /*
- * Parse a reply of the node at "asked"; the claims point into it.  False if it is not
- * such a reply, or incomplete.
+ * Parse a reply of the node at "asked".  False if it is not such a reply, or incomplete.
  */
 extern bool cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked);
 
