@@ -56,7 +56,7 @@ static const struct
 	{stats_shmem_size, stats_shmem_init},
 	{node_shmem_size, node_shmem_init},
 	{silence_shmem_size, silence_shmem_init},
-	{stores_shmem_size, stores_shmem_init}
+	{requests_shmem_size, requests_shmem_init}
 };
 
 /*

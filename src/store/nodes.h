@@ -259,6 +259,34 @@ extern int64 silence_last_answer(void);
 extern int64 silence_last_service(void);
 
 /* ----------
+ * silence.c: Which store new locks go to.
+ *
+ * The modes redis and table have only one.  In fallback mode the watchdog decides
+ * (watchdog/fallback.c) and writes it here; sessions read it without a lock before
+ * each create.
+ *
+ * It concerns new locks only: a held lock stays in its store until the watchdog has
+ * moved it.  The lock table ensures that no two sessions of this server hold a key at
+ * once, whatever the stores answer.
+ * ----------
+ */
+
+typedef struct CurrentStatus
+{
+	StoreId		store;
+	TimestampTz since;
+	char		why[256];		/* empty: no change since the start */
+} CurrentStatus;
+
+extern StoreId current_store(void);
+
+/* For display: which store, since when and why. */
+extern void current_get_status(CurrentStatus *out);
+
+/* The watchdog: new locks go to this store from now on, and waiting sessions ask again. */
+extern void current_change(StoreId to, const char *why);
+
+/* ----------
  * nodes.c: In which slot of a Redis Cluster a key is.
  *
  * That is its CRC16 (XMODEM), modulo the number of slots.

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * silence.c
- *	  Since when Redis has not answered, and what others may have there since.
+ *	  Fallback mode: since when Redis has not answered, what others may have there since, and
+ *	  which store new locks go to.
  *
  * A key that nobody on this server holds may be held by a client elsewhere, whose
  * lease lasts beyond the last moment at which Redis may have served it.  We take
@@ -26,6 +27,8 @@
 #include "port/atomics.h"
 #include "port/pg_bitutils.h"
 #include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/timestamp.h"
 
 #include "settings.h"
 #include "store/nodes.h"
@@ -57,6 +60,11 @@ typedef struct SilenceShared
 	pg_atomic_uint64 since;		/* the same after heard_at; it counts only while it
 								 * is later; 0 = none */
 	pg_atomic_uint64 looked_at; /* when the watchdog last looked */
+
+	/* Which store new locks go to. */
+	pg_atomic_uint32 store;		/* StoreId */
+	slock_t		mutex;			/* protects what follows */
+	CurrentStatus current;
 
 	/* The effective limits, microseconds. */
 	pg_atomic_uint64 stall;
@@ -104,15 +112,14 @@ silence_shmem_init(void)
 	if (found)
 		return;
 
+	/* Atomics that are 0 are initialized by that. */
 	memset(shared, 0, offsetof(SilenceShared, ttl));
 	pg_atomic_init_u64(&shared->answered_at, (uint64) lr_now());
-	pg_atomic_init_u64(&shared->heard_at, 0);
-	pg_atomic_init_u64(&shared->served_at, 0);
-	pg_atomic_init_u64(&shared->asked_at, 0);
-	pg_atomic_init_u64(&shared->since, 0);
-	pg_atomic_init_u64(&shared->looked_at, 0);
-	pg_atomic_init_u64(&shared->stall, 0);
 	pg_atomic_init_u64(&shared->lease, lr_lease * LR_US_PER_MS);
+	pg_atomic_init_u32(&shared->store, lr_first_store());
+	SpinLockInit(&shared->mutex);
+	shared->current.store = lr_first_store();
+	shared->current.since = GetCurrentTimestamp();
 
 	/* The array is zeroed, as the kernel gave it. */
 	shared->nttls = silence_nttls();
@@ -360,4 +367,50 @@ int64
 silence_last_service(void)
 {
 	return lr_later(read_time(&shared->answered_at), read_time(&shared->served_at));
+}
+
+/* ----------
+ * Which store new locks go to; only the watchdog writes
+ * ----------
+ */
+
+/*
+ * current_store --- the store that new locks go to
+ */
+StoreId
+current_store(void)
+{
+	return shared != NULL ? (StoreId) pg_atomic_read_u32(&shared->store) : lr_first_store();
+}
+
+/*
+ * current_get_status --- see nodes.h; in fallback mode only
+ */
+void
+current_get_status(CurrentStatus *out)
+{
+	SpinLockAcquire(&shared->mutex);
+	*out = shared->current;
+	SpinLockRelease(&shared->mutex);
+}
+
+/*
+ * A process that grants a lock makes the hold visible and then looks at the store
+ * (lt_grant); the watchdog sets the store and then looks at the holds.  So one of the
+ * two sees that the lock has to move.
+ */
+void
+current_change(StoreId to, const char *why)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	SpinLockAcquire(&shared->mutex);
+	shared->current.store = to;
+	shared->current.since = now;
+	strlcpy(shared->current.why, why, sizeof(shared->current.why));
+	SpinLockRelease(&shared->mutex);
+
+	pg_atomic_write_u32(&shared->store, to);
+	pg_memory_barrier();
+	topology_tell();
 }

@@ -323,10 +323,6 @@ typedef struct StoreRoutine
 	int			features;		/* STORE_HAS_FENCE and the like */
 	NodeId		node;			/* its first node */
 
-	/* Its shared memory, if the mode uses the store; NULL: none. */
-	Size		(*shmem_size) (void);
-	void		(*shmem_init) (void);
-
 	/*
 	 * Make a handle in TopMemoryContext; does not connect.  "role" is shown
 	 * to the store as part of the connection's name.

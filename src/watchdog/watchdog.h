@@ -203,7 +203,7 @@ extern uint32 renewals_idle(void);
  * fallback.c: The decision which store new locks go to: Redis, or the table while Redis
  * is away.
  *
- * The watchdog reports here how the stores answer.  A decision (store/stores.h) wakes
+ * The watchdog reports here how the stores answer.  A decision (silence.c) wakes
  * the waiting sessions, and makes the held locks due.
  * ----------
  */

@@ -23,6 +23,8 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 
+#include "settings.h"
+#include "store/stores.h"
 #include "store/table/table_int.h"
 
 /* The value of "worker" if there is none. */
@@ -112,7 +114,7 @@ pool_size(void)
 Size
 requests_shmem_size(void)
 {
-	return add_size(requests_size(), pool_size());
+	return lr_has_store(STORE_TABLE) ? add_size(requests_size(), pool_size()) : 0;
 }
 
 /*
@@ -125,6 +127,8 @@ requests_shmem_init(void)
 {
 	bool		found;
 
+	if (!lr_has_store(STORE_TABLE))
+		return;
 	requests = ShmemInitStruct("lockredis table requests",
 							   requests_shmem_size(), &found);
 	pool = (TableOp *) ((char *) requests + requests_size());

@@ -134,9 +134,6 @@ typedef struct TableTickets
 	TableTicket ticket[TABLE_TICKETS];
 } TableTickets;
 
-extern Size requests_shmem_size(void);
-extern void requests_shmem_init(void);
-
 /* ---- for the process that submits a request ---- */
 
 /* The request of this process: free, or still abandoned. */
