@@ -290,7 +290,6 @@ static const char *
 check_queue(const LrKey *key)
 {
 	KindSet		excluded = 0;
-	LrIndex		tail = LR_NONE;
 	bool		in_front = true;
 
 	for (LrIndex s = key->queue.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
@@ -306,15 +305,10 @@ check_queue(const LrKey *key)
 		if (lt_wait_of(s)->in_front != in_front)
 			return check_says("session %d is %sin front of %.*s, and does not know", s,
 							  in_front ? "" : "not ", NAME(key));
-		if (in_front)
-			tail = s;
 		excluded |= lr_kind(kind)->excludes;
 		if (key->queue.scarce && lr_kind(kind)->one_asks)
 			kindset_add(&excluded, kind);
 	}
-	if (key->queue.front_tail != tail)
-		return check_says("the front of %.*s ends with session %d, not %d", NAME(key), tail,
-						  key->queue.front_tail);
 	return NULL;
 }
 

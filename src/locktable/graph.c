@@ -327,26 +327,10 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 
 typedef struct RowBuffer
 {
-	LockTableRow *rows;			/* NULL: they are only counted */
+	LockTableRow *rows;
 	int			used;
 	int			size;
-	int64		granted;		/* hold a lock, */
-	int64		waiting;		/* wait for one, */
-	int64		at_conditions;	/* wait for a condition */
 } RowBuffer;
-
-static void
-rows_count(RowBuffer *buf, const LrHold *h)
-{
-	if (lt_is_granted(h->state))
-		buf->granted++;
-	else if (h->state != HOLD_WAITING && h->state != HOLD_HANDED)
-		return;
-	else if (lr_kind(h->kind)->passing)
-		buf->at_conditions++;
-	else
-		buf->waiting++;
-}
 
 /*
  * rows_add --- add the row of one scope of a hold, or of a wait
@@ -361,9 +345,6 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope)
 	bool		waits = h->state == HOLD_WAITING || h->state == HOLD_HANDED;
 	LockTableRow *row;
 
-	rows_count(buf, h);
-	if (buf->rows == NULL)
-		return true;
 	if (buf->used == buf->size)
 		return false;
 	row = &buf->rows[buf->used++];
@@ -444,16 +425,25 @@ rows_add_partition(RowBuffer *buf, int partition)
 	return ok;
 }
 
+/*
+ * lt_count_rows --- see locktable.h
+ *
+ * No lock: each number may be of a slightly different moment.
+ */
 void
 lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
 {
-	RowBuffer	buf = {0};
+	*granted = *waiting = *at_conditions = 0;
+	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
+		if (lt_is_granted(lt_holds[i].state) && !lr_kind(lt_holds[i].kind)->passing)
+			*granted += lt_hold_rows(&lt_holds[i]);
+	for (LrIndex s = 0; s < lt_table->nsessions; s++)
+	{
+		const LrWait *w = lt_wait_of(s);
 
-	for (int p = 0; p < LT_PARTITIONS; p++)
-		(void) rows_add_partition(&buf, p);
-	*granted = buf.granted;
-	*waiting = buf.waiting;
-	*at_conditions = buf.at_conditions;
+		if (lt_is_waiting(w) || w->state == WAIT_HANDED)
+			++*(lr_kind(w->terms.kind)->passing ? at_conditions : waiting);
+	}
 }
 
 LockTableRow *

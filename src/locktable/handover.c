@@ -249,9 +249,7 @@ lt_nudge_behind(LrIndex hold)
 	if (w->terms.kind != lt_holds[hold].kind || w->asked.claim.owner == 0 ||
 		w->place.subscription == SUB_CONFIRMED)
 		return;
-	if (w->woken_at == 0)
-		w->woken_at = lr_now();
-	lt_add_to_wake(first);
+	lt_nudge(first);
 }
 
 /*
@@ -260,9 +258,8 @@ lt_nudge_behind(LrIndex hold)
 static void
 handover_pass_on(LrIndex hold)
 {
-	if (lt_hand_over(hold))
-		return;
-	lt_make_orphan(hold);
+	if (!lt_hand_over(hold))
+		lt_make_orphan(hold);
 }
 
 /*
@@ -304,7 +301,7 @@ lt_accept(LrIndex *hold)
 	}
 	if (!handover_is_in_order(&lt_keys[h->key], w))
 	{
-		lt_back_to_queue(LrMyProcNumber, true);
+		lt_wait_on(LrMyProcNumber, true);
 		handover_pass_on(handed);
 		return false;
 	}
@@ -413,7 +410,7 @@ lt_take_handed_back(LrIndex session)
 	LrIndex		handed = lt_wait_of(session)->handed;
 
 	handover_pass_on(handed);
-	lt_back_to_queue(session, false);
+	lt_wait_on(session, false);
 	if (lt_wait_of(session)->woken_at != 0)
 		lt_add_to_wake(session);
 }

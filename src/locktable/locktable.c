@@ -277,7 +277,6 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->first_hold = LR_NONE;
 	key->queue.list.head = LR_NONE;
 	key->queue.list.tail = LR_NONE;
-	key->queue.front_tail = LR_NONE;
 	key->places.list.head = LR_NONE;
 	key->places.list.tail = LR_NONE;
 	key->asks_ahead = LR_NONE;

@@ -422,9 +422,8 @@ extern void lt_set_committing(LrIndex hold, bool committing);
 /* How many holds of this session are lost. */
 extern int	lt_lost_count(void);
 
-/* From lt_begin_commit to lt_end_commit no process signals this session for a loss. */
-extern void lt_begin_commit(void);
-extern void lt_end_commit(void);
+/* While it is marked as committing, no process signals this session for a loss. */
+extern void lt_mark_committing(bool committing);
 
 /*
  * Has this session been signalled (on_lost) since the last call?  If so, the signal's

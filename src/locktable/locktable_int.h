@@ -63,7 +63,6 @@ typedef struct LrList
 typedef struct LrQueue
 {
 	LrList		list;
-	LrIndex		front_tail;		/* LR_NONE if nobody queues */
 	KindSet		kinds;			/* the kinds of all that have queued since it was empty */
 	bool		scarce;			/* a session was refused since it was empty: of kinds
 								 * with one_asks, only the first asks */
@@ -478,6 +477,7 @@ extern void lt_unlock(void);
 
 /* A session that can go on, one that has lost a lock, the watchdog; partition lock held. */
 extern void lt_add_to_wake(LrIndex session);
+extern void lt_nudge(LrIndex session);
 extern void lt_add_loser(LrIndex session, OnLost on_lost);
 extern void lt_add_watchdog(void);
 
@@ -613,7 +613,6 @@ extern void lt_judge_pause(LrKey *key, bool got_it);
 extern bool lt_is_placed_by(KindId kind, StoreId store);
 extern StoreId lt_keep_order(LrKey *key);
 extern void lt_wait_on(LrIndex session, bool first);
-extern void lt_back_to_queue(LrIndex session, bool first);
 
 /* places.c; partition lock held. */
 extern bool lt_has_enough_left(int64 lease_ms, int64 left);

@@ -397,7 +397,7 @@ lose_handed(LrIndex hold, StoreId where, bool sure)
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 
-	lt_back_to_queue(h->session, true);
+	lt_wait_on(h->session, true);
 	lt_disown_next(h->session);
 	lt_nudge_front(&key->queue);
 	if (sure)

@@ -351,16 +351,12 @@ void
 lt_nudge_place(LrKey *key, uint64 owner, bool its_turn)
 {
 	LrIndex		session = lt_find_place(&key->places, owner);
-	LrWait	   *w;
 
 	if (session == LR_NONE)
 		return;
-	w = lt_wait_of(session);
-	if (w->woken_at == 0)
-		w->woken_at = lr_now();
-	if (its_turn && w->place.notified_at == 0)
-		w->place.notified_at = lr_now();
-	lt_add_to_wake(session);
+	lt_nudge(session);
+	if (its_turn && lt_wait_of(session)->place.notified_at == 0)
+		lt_wait_of(session)->place.notified_at = lr_now();
 }
 
 void
@@ -372,14 +368,7 @@ lt_wake_passing(const LrName *name)
 	key = lt_find_key(name->data, name->len, name->hash);
 	for (LrIndex i = key == LR_NONE ? LR_NONE : lt_keys[key].places.list.head; i != LR_NONE;
 		 i = lt_wait_of(i)->next)
-	{
-		LrWait	   *w = lt_wait_of(i);
-
-		if (!lr_kind(w->terms.kind)->passing)
-			continue;
-		if (w->woken_at == 0)
-			w->woken_at = lr_now();
-		lt_add_to_wake(i);
-	}
+		if (lr_kind(lt_wait_of(i)->terms.kind)->passing)
+			lt_nudge(i);
 	lt_unlock();
 }

@@ -70,53 +70,41 @@ queue_front_has(const LrQueue *queue, KindSet kinds)
 bool
 lt_would_be_in_front(const LrQueue *queue, KindId kind)
 {
-	return queue->front_tail == queue->list.tail &&
+	return (queue->list.tail == LR_NONE || lt_wait_of(queue->list.tail)->in_front) &&
 		!queue_front_has(queue, queue_excludes(queue, kind));
 }
 
 /*
- * queue_extend_front --- let those join it that can; true if any did
+ * queue_mark_front --- note which sessions are in front; true: others have come there
+ *
+ * Behind the first that is not in front, and was not, nothing changes.
  */
 static bool
-queue_extend_front(LrQueue *queue)
+queue_mark_front(const LrQueue *queue)
 {
-	LrIndex		next = queue->front_tail == LR_NONE ? queue->list.head :
-		lt_wait_of(queue->front_tail)->next;
-	LrIndex		before = queue->front_tail;
-	KindSet		joined = 0;
+	KindSet		excluded = 0;
+	bool		in_front = true;
+	bool		others = false;
 
-	while (next != LR_NONE)
+	for (LrIndex i = queue->list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
-		KindSet		excluded = queue_excludes(queue, queue_kind(next));
+		LrWait	   *w = lt_wait_of(i);
 
-		if ((joined & excluded) != 0 ||
-			(!kindset_has(joined, queue_kind(next)) && queue_front_has(queue, excluded)))
+		in_front = in_front && !kindset_has(excluded, queue_kind(i));
+		if (!in_front && !w->in_front)
 			break;
-		kindset_add(&joined, queue_kind(next));
-		lt_wait_of(next)->in_front = true;
-		queue->front_tail = next;
-		next = lt_wait_of(next)->next;
+		others = others || !w->in_front;
+		w->in_front = in_front;
+		excluded |= queue_excludes(queue, queue_kind(i));
 	}
-	return queue->front_tail != before;
-}
-
-/*
- * queue_leave_front --- the session is no longer in front, but still linked
- */
-static void
-queue_leave_front(LrQueue *queue, LrIndex session)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	w->in_front = false;
-	if (queue->front_tail == session)
-		queue->front_tail = w->prev;
+	return others;
 }
 
 /*
  * lt_queue_insert --- insert a session behind "prev", or as the first (LR_NONE)
  *
- * Unless it is the last one, it may separate those in front.
+ * Unless it is the last one, it may separate those in front.  If all before it are in
+ * front, it counts as one of them until queue_mark_front() has judged it.
  */
 void
 lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev)
@@ -127,12 +115,9 @@ lt_queue_insert(LrQueue *queue, LrIndex session, LrIndex prev)
 		queue->scarce = false;
 	}
 	kindset_add(&queue->kinds, queue_kind(session));
-	if (prev != queue->list.tail)
-		while (queue->front_tail != LR_NONE)
-			queue_leave_front(queue, queue->front_tail);
-	lt_wait_of(session)->in_front = false;
+	lt_wait_of(session)->in_front = prev == LR_NONE || lt_wait_of(prev)->in_front;
 	lt_list_insert(&queue->list, session, prev);
-	(void) queue_extend_front(queue);
+	(void) queue_mark_front(queue);
 }
 
 /*
@@ -144,9 +129,7 @@ void
 lt_queue_scarce(LrQueue *queue)
 {
 	queue->scarce = true;
-	while (queue->front_tail != LR_NONE)
-		queue_leave_front(queue, queue->front_tail);
-	(void) queue_extend_front(queue);
+	(void) queue_mark_front(queue);
 }
 
 /*
@@ -158,10 +141,9 @@ lt_queue_scarce(LrQueue *queue)
 bool
 lt_queue_remove(LrQueue *queue, LrIndex session)
 {
-	if (lt_wait_of(session)->in_front)
-		queue_leave_front(queue, session);
+	lt_wait_of(session)->in_front = false;
 	lt_list_remove(&queue->list, session);
-	return queue_extend_front(queue);
+	return queue_mark_front(queue);
 }
 
 /*
@@ -170,19 +152,9 @@ lt_queue_remove(LrQueue *queue, LrIndex session)
 void
 lt_nudge_front(const LrQueue *queue)
 {
-	int64		now;
-
-	if (queue->front_tail == LR_NONE)
-		return;
-	now = lr_now();
-	for (LrIndex i = queue->list.head;; i = lt_wait_of(i)->next)
-	{
-		if (lt_wait_of(i)->woken_at == 0)
-			lt_wait_of(i)->woken_at = now;
-		lt_add_to_wake(i);
-		if (i == queue->front_tail)
-			break;
-	}
+	for (LrIndex i = queue->list.head; i != LR_NONE && lt_wait_of(i)->in_front;
+		 i = lt_wait_of(i)->next)
+		lt_nudge(i);
 }
 
 /*
@@ -477,6 +449,7 @@ lt_wait_on(LrIndex session, bool first)
 	LrKey	   *key = &lt_keys[w->key];
 	LrStanding	standing = w->place.standing;
 
+	w->early = false;
 	w->woken_at = 0;
 	if (!lr_kind(w->terms.kind)->placed || !(lr_kind(w->terms.kind)->passing || key->ordered))
 	{
@@ -495,14 +468,4 @@ lt_wait_on(LrIndex session, bool first)
 	if (standing != STANDING_PLACELESS)
 		w->woken_at = lr_now();
 	lt_place_insert(&key->places, session, order_behind(&key->places.list, w), standing);
-}
-
-void
-lt_back_to_queue(LrIndex session, bool first)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	Assert(w->state == WAIT_HANDED);
-	w->early = false;
-	lt_wait_on(session, first);
 }

@@ -110,6 +110,17 @@ lt_add_to_wake(LrIndex session)
 }
 
 /*
+ * lt_nudge --- a session may look again, and notes that until it does
+ */
+void
+lt_nudge(LrIndex session)
+{
+	if (lt_wait_of(session)->woken_at == 0)
+		lt_wait_of(session)->woken_at = lr_now();
+	lt_add_to_wake(session);
+}
+
+/*
  * lt_add_loser --- the session has to be signalled; once, whatever it has lost
  */
 void
@@ -271,8 +282,8 @@ lt_unlock(void)
  * ----------
  */
 
-static void
-sessions_mark_committing(bool committing)
+void
+lt_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
@@ -280,18 +291,6 @@ sessions_mark_committing(bool committing)
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->committing = committing;
 	LWLockRelease(lock);
-}
-
-void
-lt_begin_commit(void)
-{
-	sessions_mark_committing(true);
-}
-
-void
-lt_end_commit(void)
-{
-	sessions_mark_committing(false);
 }
 
 /*

@@ -106,10 +106,12 @@ static void
 watch_pass_over(LrKey *key, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
-	LrIndex		next = lt_wait_of(key->queue.front_tail)->next;
+	LrIndex		next = w->next;
 	bool		others;
 
 	w->looks_at = 0;
+	while (next != LR_NONE && lt_wait_of(next)->in_front)
+		next = lt_wait_of(next)->next;
 	if (next == LR_NONE || lt_find_own(key, session, w->terms.kind, lr_now()) != LR_NONE)
 	{
 		w->woken_at = lr_now();

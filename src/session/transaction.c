@@ -175,7 +175,7 @@ xact_forget(void)
 {
 	track_end_transaction();
 	if (committing)
-		lt_end_commit();
+		lt_mark_committing(false);
 	committing = false;
 }
 
@@ -233,7 +233,7 @@ xact_begin_commit(void)
 	if (held_count() > 0)
 	{
 		committing = true;
-		lt_begin_commit();
+		lt_mark_committing(true);
 	}
 	return lt_take_signal();
 }

@@ -201,12 +201,6 @@ front_unknown(void)
 }
 
 static void
-front_end(void)
-{
-	key_of(held)->queue.front_tail = 4;
-}
-
-static void
 front_too_long(void)
 {
 	lt_wait_of(4)->in_front = true;
@@ -441,7 +435,6 @@ static const struct
 	{"the kinds of a queue", queue_kinds, "as kind"},
 	{"one in the queue of another key", queue_of_another, "does not wait for it"},
 	{"in front without knowing", front_unknown, "does not know"},
-	{"the end of the front", front_end, "the front of a"},
 	{"a front that is too long", front_too_long, "is not in front"},
 	{"a hold of another key", hold_of_another, "belongs to another key"},
 	{"held by nobody", hold_of_nobody, "nobody has it"},
