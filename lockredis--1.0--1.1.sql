@@ -202,18 +202,18 @@ COMMENT ON COLUMN redis_locks.blocked_by_owner IS 'owner on another server, or o
 --
 
 CREATE FUNCTION lockredis_waits(
-    OUT wait_seconds double precision,
-    OUT held bigint,
-    OUT waiting bigint,
+    OUT waited bigint,
     OUT unreplicated bigint,
     OUT failovers bigint,
     OUT idle_closes bigint,
     OUT repairs bigint,
     OUT condition_waits bigint,
-    OUT condition_wait_seconds double precision,
+    OUT condition_waited bigint,
+    OUT slot_refusals bigint,
+    OUT held bigint,
+    OUT waiting bigint,
     OUT condition_waiting bigint,
-    OUT slots bigint,
-    OUT slot_refusals bigint)
+    OUT slots bigint)
 RETURNS record
 AS 'MODULE_PATHNAME', 'lockredis_waits'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
@@ -225,8 +225,12 @@ CREATE OR REPLACE VIEW redis_lock_stats AS
 SELECT s.acquires, s.reentries, s.handoffs, s.busy, s.waits, s.timeouts,
     s.cancels, s.deadlocks, s.releases, s.renewals, s.losses,
     s.commits_refused, s.orphans, s.connects, s.errors, s.switches, s.moves,
-    s.reset_at, w.wait_seconds, w.held, w.waiting, w.unreplicated, w.failovers,
-    w.idle_closes, w.repairs, w.condition_waits, w.condition_wait_seconds,
+    s.reset_at,
+    CAST(w.waited AS double precision) OPERATOR(pg_catalog./) 1000000 AS wait_seconds,
+    w.held, w.waiting, w.unreplicated, w.failovers,
+    w.idle_closes, w.repairs, w.condition_waits,
+    CAST(w.condition_waited AS double precision) OPERATOR(pg_catalog./) 1000000
+        AS condition_wait_seconds,
     w.condition_waiting, w.slots, w.slot_refusals
 FROM lockredis_stats() s CROSS JOIN lockredis_waits() w;
 
@@ -267,21 +271,28 @@ COMMENT ON COLUMN redis_lock_stats.slot_refusals IS 'calls that failed because a
 -- redis_lock_status
 --
 
-CREATE FUNCTION lockredis_instance()
-RETURNS text
-AS 'MODULE_PATHNAME', 'lockredis_instance'
-LANGUAGE C STABLE PARALLEL RESTRICTED;
+CREATE FUNCTION lockredis_nodes(
+    OUT node integer,
+    OUT role text,
+    OUT address text,
+    OUT state text,
+    OUT round_trip interval,
+    OUT version text,
+    OUT renewal_lag interval,
+    OUT maxmemory_policy text,
+    OUT last_error text,
+    OUT last_error_at timestamptz,
+    OUT in_use boolean,
+    OUT since timestamptz,
+    OUT reason text,
+    OUT instance text,
+    OUT certificate_expires timestamptz)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockredis_status'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED ROWS 1;
 
-COMMENT ON FUNCTION lockredis_instance() IS
-'instance of this server, with which its owners begin; another one after each restart';
-
-CREATE FUNCTION lockredis_certificate_expires(node integer)
-RETURNS timestamp with time zone
-AS 'MODULE_PATHNAME', 'lockredis_certificate_expires'
-LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION lockredis_certificate_expires(integer) IS
-'further column of the view redis_lock_status';
+COMMENT ON FUNCTION lockredis_nodes() IS
+'rows of the view redis_lock_status; lockredis_status() was that of version 1.0';
 
 CREATE OR REPLACE VIEW redis_lock_status AS
 SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
@@ -290,9 +301,8 @@ SELECT s.node, s.role, s.address, s.state, s.round_trip, s.version,
     s.state OPERATOR(pg_catalog.=) 'up' AS up,
     pg_catalog.date_part('epoch', s.round_trip) AS round_trip_seconds,
     pg_catalog.date_part('epoch', s.renewal_lag) AS renewal_lag_seconds,
-    lockredis_instance() AS instance,
-    lockredis_certificate_expires(s.node) AS certificate_expires
-FROM lockredis_status() s;
+    s.instance, s.certificate_expires
+FROM lockredis_nodes() s;
 
 COMMENT ON COLUMN redis_lock_status.node IS 'number of the row, from 1: the node that has the locks, or each of several masters, then replicas, Sentinels, the table';
 COMMENT ON COLUMN redis_lock_status.role IS 'master, replica (of it, or instead of it: then it refuses locks), sentinel, or table';

@@ -39,12 +39,49 @@
 PG_FUNCTION_INFO_V1(lockredis_locks);
 PG_FUNCTION_INFO_V1(lockredis_application_name);
 PG_FUNCTION_INFO_V1(lockredis_blocked_by_owner);
-PG_FUNCTION_INFO_V1(lockredis_instance);
-PG_FUNCTION_INFO_V1(lockredis_certificate_expires);
 PG_FUNCTION_INFO_V1(lockredis_stats);
 PG_FUNCTION_INFO_V1(lockredis_waits);
 PG_FUNCTION_INFO_V1(lockredis_stats_reset);
 PG_FUNCTION_INFO_V1(lockredis_status);
+
+/* ----------
+ * Rows of several columns
+ * ----------
+ */
+
+/* Columns of lockredis_locks(), the function with the most. */
+#define MAX_COLUMNS			19
+
+/* A row under construction: all columns are null until they are set. */
+typedef struct RowValues
+{
+	Datum		value[MAX_COLUMNS];
+	bool		isnull[MAX_COLUMNS];
+} RowValues;
+
+static void
+begin_row(RowValues *row)
+{
+	memset(row->value, 0, sizeof(row->value));
+	memset(row->isnull, true, sizeof(row->isnull));
+}
+
+static void
+set_column(RowValues *row, int column, Datum value)
+{
+	row->value[column] = value;
+	row->isnull[column] = false;
+}
+
+/*
+ * set_text --- set a column to a text; one that is empty is null
+ */
+static void
+set_text(RowValues *row, int column, const char *s)
+{
+	if (s[0] != '\0')
+		set_column(row, column, CStringGetTextDatum(s));
+}
 
 /* ----------
  * redis_locks
@@ -56,23 +93,10 @@ enum LocksColumn
 	COL_PID, COL_DATID, COL_USESYSID, COL_KEY, COL_KIND, COL_SCOPE,
 	COL_GRANTED, COL_HOLD_COUNT, COL_FENCE, COL_LEASE, COL_RENEWED,
 	COL_ACQUIRED_AT, COL_WAITING_SINCE, COL_EXPIRES_IN, COL_RENEWALS,
-	COL_LOST_AT, COL_LOST_REASON, COL_OWNER, COL_BLOCKED_BY,
-	LOCKS_COLUMNS
+	COL_LOST_AT, COL_LOST_REASON, COL_OWNER, COL_BLOCKED_BY
 };
 
-/* A row under construction: all columns are null until they are set. */
-typedef struct RowValues
-{
-	Datum		value[LOCKS_COLUMNS];
-	bool		isnull[LOCKS_COLUMNS];
-} RowValues;
-
-static void
-set_column(RowValues *row, int column, Datum value)
-{
-	row->value[column] = value;
-	row->isnull[column] = false;
-}
+StaticAssertDecl(COL_BLOCKED_BY + 1 == MAX_COLUMNS, "a row has room for all columns");
 
 static bool
 is_waiting(const LockTableRow *row)
@@ -175,15 +199,14 @@ fill_private(RowValues *v, const LockTableRow *row)
 {
 	char		owner[LR_OWNER_MAX];
 
-	set_column(v, COL_KEY, CStringGetTextDatum(lr_name_to_show(row->name, row->name_len)));
+	set_text(v, COL_KEY, lr_name_to_show(row->name, row->name_len));
 	if (!is_waiting(row))
 	{
 		lr_owner_text(row->owner, owner);
-		set_column(v, COL_OWNER, CStringGetTextDatum(owner));
+		set_text(v, COL_OWNER, owner);
 	}
 	if (row->state == HOLD_LOST)
-		set_column(v, COL_LOST_REASON,
-				   CStringGetTextDatum(lost_reason_text(&row->lost)));
+		set_text(v, COL_LOST_REASON, lost_reason_text(&row->lost));
 }
 
 /*
@@ -194,18 +217,15 @@ fill_row(RowValues *v, const LockTableRow *rows, int nrows, int i, int64 now)
 {
 	const LockTableRow *row = &rows[i];
 
-	memset(v->value, 0, sizeof(v->value));
-	memset(v->isnull, true, sizeof(v->isnull));
-
-	set_column(v, COL_KIND, CStringGetTextDatum(lr_kind(row->kind)->name));
+	begin_row(v);
+	set_text(v, COL_KIND, lr_kind(row->kind)->name);
 	set_column(v, COL_GRANTED, BoolGetDatum(lt_is_granted(row->state)));
 	if (row->state != HOLD_ORPHAN)
 	{
 		set_column(v, COL_PID, Int32GetDatum(row->pid));
 		set_column(v, COL_DATID, ObjectIdGetDatum(row->datid));
 		set_column(v, COL_USESYSID, ObjectIdGetDatum(row->userid));
-		set_column(v, COL_SCOPE, CStringGetTextDatum(row->scope == SCOPE_XACT ?
-													 "transaction" : "session"));
+		set_text(v, COL_SCOPE, row->scope == SCOPE_XACT ? "transaction" : "session");
 	}
 	if (is_waiting(row))
 	{
@@ -331,33 +351,25 @@ lockredis_stats(PG_FUNCTION_ARGS)
 }
 
 /*
- * lockredis_waits --- total waiting time, current rows, and counters of later versions
+ * lockredis_waits --- counters of later versions, and rows at this moment
  */
 Datum
 lockredis_waits(PG_FUNCTION_ARGS)
 {
 	int64		sums[STAT_COUNT];
 	TimestampTz reset_at;
-	int64		held;
-	int64		waiting;
-	int64		at_conditions;
-	Datum		values[12];
+	int64		rows[3];
+	Datum		values[STAT_COUNT];
+	int			n = 0;
 
 	lr_require_preload();
 	stats_read(sums, &reset_at);
-	lt_count_rows(&held, &waiting, &at_conditions);
-	values[0] = Float8GetDatum((double) sums[STAT_WAITED] / LR_US_PER_S);
-	values[1] = Int64GetDatum(held);
-	values[2] = Int64GetDatum(waiting);
-	values[3] = Int64GetDatum(sums[STAT_UNREPLICATED]);
-	values[4] = Int64GetDatum(sums[STAT_FAILOVERS]);
-	values[5] = Int64GetDatum(sums[STAT_IDLE_CLOSES]);
-	values[6] = Int64GetDatum(sums[STAT_REPAIRS]);
-	values[7] = Int64GetDatum(sums[STAT_CONDITION_WAITS]);
-	values[8] = Float8GetDatum((double) sums[STAT_CONDITION_WAITED] / LR_US_PER_S);
-	values[9] = Int64GetDatum(at_conditions);
-	values[10] = Int64GetDatum(lt_row_count());
-	values[11] = Int64GetDatum(sums[STAT_SLOT_REFUSALS]);
+	lt_count_rows(&rows[0], &rows[1], &rows[2]);
+	for (int i = STATS_COLUMNS; i < STAT_COUNT; i++)
+		values[n++] = Int64GetDatum(sums[i]);
+	for (int i = 0; i < lengthof(rows); i++)
+		values[n++] = Int64GetDatum(rows[i]);
+	values[n++] = Int64GetDatum(lt_row_count());
 	return form_row(fcinfo, values);
 }
 
@@ -373,13 +385,6 @@ lockredis_stats_reset(PG_FUNCTION_ARGS)
  * redis_lock_status
  * ----------
  */
-
-Datum
-lockredis_instance(PG_FUNCTION_ARGS)
-{
-	lr_require_preload();
-	PG_RETURN_TEXT_P(cstring_to_text(lr_instance_uuid()));
-}
 
 /*
  * next_node --- the first node from "node" on that has a row; false if there is none
@@ -399,35 +404,14 @@ next_node(NodeId *node, NodeStatus *status)
 	return false;
 }
 
-/*
- * lockredis_certificate_expires --- when the first certificate of a row's connection
- * expires
- *
- * That is the node's certificate or ours.
- */
-Datum
-lockredis_certificate_expires(PG_FUNCTION_ARGS)
-{
-	NodeStatus	status;
-	NodeId		node = 0;
-
-	lr_require_preload();
-	for (int number = PG_GETARG_INT32(0); next_node(&node, &status); node++)
-		if (--number == 0)
-		{
-			if (status.facts.certificate_expires == 0)
-				break;
-			PG_RETURN_TIMESTAMPTZ(status.facts.certificate_expires);
-		}
-	PG_RETURN_NULL();
-}
-
 enum StatusColumn
 {
 	COL_NODE, COL_ROLE, COL_ADDRESS, COL_STATE, COL_ROUND_TRIP, COL_VERSION,
 	COL_RENEWAL_LAG, COL_MAXMEMORY_POLICY, COL_LAST_ERROR, COL_LAST_ERROR_AT,
 	COL_IN_USE, COL_SINCE, COL_REASON,
-	STATUS_COLUMNS
+
+	/* lockredis_nodes() has these, too; lockredis_status() is that of version 1.0. */
+	COL_INSTANCE, COL_CERTIFICATE_EXPIRES
 };
 
 static const char *const state_name[] = {
@@ -443,27 +427,19 @@ static const char *const role_name[] = {
 	[ROLE_TABLE] = "table"
 };
 
-static void
-text_or_null(Datum *values, bool *nulls, int column, const char *s)
-{
-	nulls[column] = s[0] == '\0';
-	if (s[0] != '\0')
-		values[column] = CStringGetTextDatum(s);
-}
-
 /*
  * fill_master --- say why the master that the Sentinels name is not in use, if so
  */
 static void
-fill_master(Datum *values, bool *nulls)
+fill_master(RowValues *v)
 {
 	char		why[256];
 
 	if (topology_may_connect(topology_epoch(), false, lr_now()) == TOPOLOGY_YES)
 		return;
 	topology_get_reason(why, sizeof(why));
-	values[COL_IN_USE] = BoolGetDatum(false);
-	text_or_null(values, nulls, COL_REASON, why);
+	set_column(v, COL_IN_USE, BoolGetDatum(false));
+	set_text(v, COL_REASON, why);
 }
 
 static bool
@@ -478,7 +454,7 @@ is_voter(NodeId node)
  * If it does not answer, the reason is its last error.
  */
 static void
-fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
+fill_voter(RowValues *v, const NodeStatus *status, int number)
 {
 	MasterStatus master;
 	char		why[128];
@@ -489,41 +465,41 @@ fill_voter(const NodeStatus *status, int number, Datum *values, bool *nulls)
 	votes_at = masters_votes_at(master.since);
 	if (status->state == NODE_UP && master.run_id[0] != '\0' && votes_at <= now)
 		return;
-	values[COL_IN_USE] = BoolGetDatum(false);
+	set_column(v, COL_IN_USE, BoolGetDatum(false));
 	if (status->state != NODE_UP || master.run_id[0] == '\0')
 		return;
 	snprintf(why, sizeof(why), "restarted " INT64_FORMAT " s ago, votes in " INT64_FORMAT " s",
 			 Max(now - master.since, 0) / LR_US_PER_S,
 			 (votes_at - now + LR_US_PER_S - 1) / LR_US_PER_S);
-	text_or_null(values, nulls, COL_REASON, why);
+	set_text(v, COL_REASON, why);
 }
 
 /*
- * fill_use --- do new locks go to this node; in fallback mode, since when and why?
+ * fill_use --- do new locks go to this node; in fallback mode, since when and why?  And how
+ * late are renewals there?
  */
 static void
-fill_use(const NodeStatus *status, NodeId node, Datum *values, bool *nulls)
+fill_use(RowValues *v, const NodeStatus *status, NodeId node)
 {
 	bool		has_locks = node_has_locks(node);
 	CurrentStatus current;
 
-	values[COL_IN_USE] = BoolGetDatum(has_locks);
-	nulls[COL_SINCE] = nulls[COL_REASON] = true;
+	set_column(v, COL_IN_USE, BoolGetDatum(has_locks));
 	if (!has_locks)
 		return;
+	set_column(v, COL_RENEWAL_LAG, interval_from_us(lt_renewal_lag(status->store)));
 	if (lr_has_fallback())
 	{
 		current_get_status(&current);
-		values[COL_IN_USE] = BoolGetDatum(current.store == status->store);
-		values[COL_SINCE] = TimestampTzGetDatum(current.since);
-		nulls[COL_SINCE] = false;
-		text_or_null(values, nulls, COL_REASON, current.why);
+		set_column(v, COL_IN_USE, BoolGetDatum(current.store == status->store));
+		set_column(v, COL_SINCE, TimestampTzGetDatum(current.since));
+		set_text(v, COL_REASON, current.why);
 	}
 	if (lr_follows_master() && !cluster_is_on() &&
 		lr_store_can(status->store, STORE_HAS_PLACE))
-		fill_master(values, nulls);
+		fill_master(v);
 	if (is_voter(node))
-		fill_voter(status, node - NODE_MASTER, values, nulls);
+		fill_voter(v, status, node - NODE_MASTER);
 }
 
 /*
@@ -532,29 +508,32 @@ fill_use(const NodeStatus *status, NodeId node, Datum *values, bool *nulls)
 static void
 put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int number)
 {
-	bool		has_locks = node_has_locks(node);
-	Datum		values[STATUS_COLUMNS] = {0};
-	bool		nulls[STATUS_COLUMNS] = {0};
+	RowValues	v;
 
-	values[COL_NODE] = Int32GetDatum(number);
-	values[COL_ROLE] = CStringGetTextDatum(role_name[status->facts.role]);
-	text_or_null(values, nulls, COL_ADDRESS,
-				 has_privs_of_role(GetUserId(), ROLE_PG_MONITOR) ? status->address : "");
-	values[COL_STATE] = CStringGetTextDatum(state_name[status->state]);
-	nulls[COL_ROUND_TRIP] = status->round_trip_us < 0;
-	values[COL_ROUND_TRIP] = interval_from_us(status->round_trip_us);
-	text_or_null(values, nulls, COL_VERSION, status->facts.version);
-	nulls[COL_RENEWAL_LAG] = !has_locks;
-	if (!nulls[COL_RENEWAL_LAG])
-		values[COL_RENEWAL_LAG] = interval_from_us(lt_renewal_lag(status->store));
-	text_or_null(values, nulls, COL_MAXMEMORY_POLICY, status->facts.maxmemory_policy);
-	text_or_null(values, nulls, COL_LAST_ERROR, status->last_error);
-	nulls[COL_LAST_ERROR_AT] = status->last_error_at == 0;
-	values[COL_LAST_ERROR_AT] = TimestampTzGetDatum(status->last_error_at);
-	fill_use(status, node, values, nulls);
-	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	begin_row(&v);
+	set_column(&v, COL_NODE, Int32GetDatum(number));
+	set_text(&v, COL_ROLE, role_name[status->facts.role]);
+	if (has_privs_of_role(GetUserId(), ROLE_PG_MONITOR))
+		set_text(&v, COL_ADDRESS, status->address);
+	set_text(&v, COL_STATE, state_name[status->state]);
+	if (status->round_trip_us >= 0)
+		set_column(&v, COL_ROUND_TRIP, interval_from_us(status->round_trip_us));
+	set_text(&v, COL_VERSION, status->facts.version);
+	set_text(&v, COL_MAXMEMORY_POLICY, status->facts.maxmemory_policy);
+	set_text(&v, COL_LAST_ERROR, status->last_error);
+	if (status->last_error_at != 0)
+		set_column(&v, COL_LAST_ERROR_AT, TimestampTzGetDatum(status->last_error_at));
+	fill_use(&v, status, node);
+	set_text(&v, COL_INSTANCE, lr_instance_uuid());
+	if (status->facts.certificate_expires != 0)
+		set_column(&v, COL_CERTIFICATE_EXPIRES,
+				   TimestampTzGetDatum(status->facts.certificate_expires));
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, v.value, v.isnull);
 }
 
+/*
+ * lockredis_status --- the rows of redis_lock_status, for lockredis_nodes() as well
+ */
 Datum
 lockredis_status(PG_FUNCTION_ARGS)
 {

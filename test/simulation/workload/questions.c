@@ -26,7 +26,6 @@ extern Datum lockredis_locks(PG_FUNCTION_ARGS);
 extern Datum lockredis_stats(PG_FUNCTION_ARGS);
 extern Datum lockredis_waits(PG_FUNCTION_ARGS);
 extern Datum lockredis_blocked_by_owner(PG_FUNCTION_ARGS);
-extern Datum lockredis_instance(PG_FUNCTION_ARGS);
 extern Datum lockredis_status(PG_FUNCTION_ARGS);
 
 #define WRONG(...) sim_fail("wrong answer", __VA_ARGS__)
@@ -255,7 +254,6 @@ select_others(void)
 	sql_call_set(lockredis_status, see_node, NULL);
 	(void) sql_call(lockredis_stats, 0, NULL, NULL);
 	(void) sql_call(lockredis_waits, 0, NULL, NULL);
-	(void) sql_call(lockredis_instance, 0, NULL, NULL);
 }
 
 const Statement question_statements[] = {
