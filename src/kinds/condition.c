@@ -43,7 +43,6 @@ const LockKind condition_kind = {
 			NAME_ALIVE, NAME_TOLD},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_OWNER, ARG_NOT_AFTER, ARG_LEASE, ARG_WAIT, ARG_GIVES_BACK},
-			.group = 1,
 			.reply = REPLY_AWAITED,
 		},
 		[STORE_RELEASE] = {
@@ -70,7 +69,6 @@ const LockKind condition_kind = {
 			NAME_ALIVE, NAME_TOLD},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_OWNER, ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_NOTIFIED,
 		},
 	},

@@ -40,7 +40,6 @@ const LockKind semaphore_kind = {
 			.script = LUA_SEMAPHORE_CREATE,
 			.keys = {NAME_LOCK, NAME_TICKETS},
 			.each = {ARG_NOT_AFTER, ARG_AMOUNT, ARG_OWNER},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {
@@ -56,13 +55,11 @@ const LockKind semaphore_kind = {
 			.keys = {NAME_LOCK, NAME_PERMITS_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT, ARG_LEASE},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_VALUE] = {
 			.script = LUA_SEMAPHORE_VALUE,
 			.keys = {NAME_LOCK},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_TALLY] = {
@@ -70,7 +67,6 @@ const LockKind semaphore_kind = {
 			.keys = {NAME_LOCK, NAME_TICKETS, NAME_PERMITS_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 	},
@@ -87,7 +83,6 @@ const LockKind latch_kind = {
 		[STORE_CREATE] = {
 			.script = LUA_LATCH_CREATE,
 			.keys = {NAME_LOCK},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_DEFINE] = {
@@ -95,13 +90,11 @@ const LockKind latch_kind = {
 			.keys = {NAME_LOCK, NAME_LATCH_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_VALUE] = {
 			.script = LUA_LATCH_VALUE,
 			.keys = {NAME_LOCK},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_TALLY] = {
@@ -109,7 +102,6 @@ const LockKind latch_kind = {
 			.keys = {NAME_LOCK, NAME_TICKETS, NAME_LATCH_CHANNEL},
 			.once = {ARG_PUBLISH},
 			.each = {ARG_AMOUNT, ARG_OWNER},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 	},

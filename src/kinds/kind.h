@@ -125,9 +125,9 @@ typedef struct KindCall
 	KindArg		each[KIND_MAX_ARGS];	/* then those of each lock, */
 	KindArg		unusual[KIND_MAX_ARGS]; /* then more of each lock, but only if one of them
 										 * is not as usual */
-	int			group;			/* how many locks can share a call: with more than 1 the
-								 * reply is an array of answers (or just a number, if
-								 * there is one lock) */
+	int			group;			/* how many locks can share a call; then the reply is an
+								 * array of answers (or just a number, if there is one
+								 * lock).  0: each has its own, and its answer */
 	KindReply	reply;
 } KindCall;
 
@@ -360,14 +360,12 @@ lr_leaves_something(KindId kind)
 		.once = {ARG_PUBLISH, ARG_RELEASED}, \
 		.each = {ARG_TEXT, ARG_READ_WRITE_CHANNEL, ARG_PREFIX, \
 				 ARG_PERMITS_CHANNEL, ARG_CHANNEL}, \
-		.group = 1, \
 		.reply = REPLY_TOLD, \
 	}, \
 	[STORE_INSPECT] = { \
 		.script = LUA_REENTRANT_INSPECT, \
 		.keys = {NAME_LOCK}, \
 		.each = {ARG_PREFIX}, \
-		.group = 1, \
 		.reply = REPLY_INSPECTED, \
 	}
 
@@ -388,7 +386,6 @@ lr_leaves_something(KindId kind)
 		.script = LUA_REENTRANT_MINT, \
 		.keys = {NAME_LOCK, NAME_COUNTER}, \
 		.each = {ARG_OWNER, ARG_FLOOR, ARG_AMOUNT}, \
-		.group = 1, \
 		.reply = REPLY_TOKEN, \
 	}
 

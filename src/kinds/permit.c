@@ -41,7 +41,6 @@ const LockKind permit_kind = {
 			.keys = PERMIT_KEYS,
 			.once = {ARG_PUBLISH},
 			.each = {ARG_LEASE, ARG_PERMIT, ARG_NOT_AFTER},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {
@@ -66,14 +65,12 @@ const LockKind permit_kind = {
 			.keys = PERMIT_KEYS,
 			.once = {ARG_PUBLISH},
 			.each = {ARG_NOT_AFTER, ARG_CHANGE, ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		[STORE_VALUE] = {
 			.script = LUA_PERMIT_DEFINE,
 			.keys = PERMIT_KEYS,
 			.once = {ARG_PUBLISH},
-			.group = 1,
 			.reply = REPLY_VALUE,
 		},
 		CALLS_OF_ANY_LOCK,

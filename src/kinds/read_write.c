@@ -47,7 +47,6 @@ const LockKind read_kind = {
 			.script = LUA_READ_CREATE,
 			.keys = {NAME_LOCK, NAME_TIMEOUT, NAME_WRITERS},
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_SINCE, ARG_BESIDE},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {
@@ -87,7 +86,6 @@ const LockKind write_kind = {
 			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_SINCE},
 			.unusual = {ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {
@@ -110,7 +108,6 @@ const LockKind write_kind = {
 			.script = LUA_WRITE_MINT,
 			.keys = {NAME_LOCK, NAME_COUNTER},
 			.each = {ARG_OWNER, ARG_FLOOR, ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_TOKEN,
 		},
 		CALLS_OF_ANY_LOCK,

@@ -51,7 +51,6 @@ const LockKind reentrant_kind = {
 			.fenced_key = NAME_COUNTER,
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER},
 			.unusual = {ARG_AMOUNT},
-			.group = 1,
 			.reply = REPLY_CREATED,
 		},
 		[STORE_RELEASE] = {
@@ -92,7 +91,6 @@ const LockKind fair_kind = {
 			.keys = {NAME_LOCK, NAME_LOCK_CHANNEL, NAME_QUEUE, NAME_PATIENCE, NAME_PLACES},
 			.once = {ARG_PUBLISH, ARG_RELEASED},
 			.each = {ARG_LEASE, ARG_OWNER, ARG_NOT_AFTER, ARG_WAIT, ARG_HERE},
-			.group = 1,
 			.reply = REPLY_QUEUED,
 		},
 		[STORE_RELEASE] = {

@@ -38,7 +38,6 @@ const LockKind token_kind = {
 			.script = LUA_TOKEN_CREATE,
 			.keys = {NAME_LOCK},
 			.each = {ARG_LEASE, ARG_TEXT, ARG_NOT_AFTER},
-			.group = 1,
 			.reply = REPLY_CREATED,
 		},
 		[STORE_RENEW] = {
@@ -46,7 +45,6 @@ const LockKind token_kind = {
 			.keys = {NAME_LOCK},
 			.each = {ARG_DIGEST, ARG_LEASE},
 			.unusual = {ARG_WRITE},
-			.group = 1,
 			.reply = REPLY_DONE,
 		},
 		[STORE_RELEASE] = {

@@ -15,10 +15,8 @@
 -- the lock again.  If its time is over before, the next script that runs passes the
 -- notification on.  So these records live for as long as anybody is known to wait.
 
--- needs: clock
-if now > tonumber(ARGV[4]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[4]
+-- needs: in_time
 
 local lock, channel, topic = KEYS[1], KEYS[2], KEYS[3]
 local waiting, alive, told = KEYS[4], KEYS[5], KEYS[6]
@@ -54,20 +52,12 @@ if owner ~= '' then
     redis.pcall('ZREM', alive, waiter)
     return type(wrong) == 'table' and wrong or {err = wrong}
   end
-  -- As in the release of a reentrant lock.
-  redis.pcall(ARGV[1], channel, ARGV[2])
-  local first = redis.pcall('LINDEX',
-    'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
-  if type(first) == 'string' then
-    redis.pcall(ARGV[1], channel .. ':' .. first, ARGV[2])
-  end
+  -- needs: tell_release
+  tell_release(channel)
   return {1, wait, '', now}
 end
 
-for _, dead in ipairs(redis.call('ZRANGEBYSCORE', told, '-inf', now)) do
-  redis.call('ZREM', told, dead)
-  tell_one(topic, waiting, alive, told)
-end
+pass_on(topic, waiting, alive, told)
 if redis.call('ZSCORE', told, waiter) then
   redis.call('ZADD', told, now + lease, waiter)
   lengthen(told, 2 * lease)

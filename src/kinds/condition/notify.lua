@@ -20,10 +20,7 @@ local call = redis.call
 -- needs: condition
 
 -- Notifications of waiters that are dead go to the next ones first.
-for _, dead in ipairs(redis.call('ZRANGEBYSCORE', told, '-inf', now)) do
-  redis.call('ZREM', told, dead)
-  tell_one(topic, waiting, alive, told)
-end
+pass_on(topic, waiting, alive, told)
 local n = 0
 while n < tonumber(ARGV[4]) and tell_one(topic, waiting, alive, told) == 1 do
   n = n + 1

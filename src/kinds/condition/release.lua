@@ -8,7 +8,7 @@
 --
 -- An error of one does not keep the others from leaving.  Repeating the script is harmless.
 
--- needs: clock call condition
+-- needs: clock call each condition
 
 local function release(topic, waiting, alive, told, waiter, acted)
   if call('ZREM', told, waiter) == 1 then
@@ -20,9 +20,4 @@ local function release(topic, waiting, alive, told, waiter, acted)
   return -1
 end
 
-local reply = {}
-for i = 1, #KEYS / 4 do
-  reply[i] = try(release, KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i],
-    ARGV[2 * i + 1], ARGV[2 * i + 2])
-end
-return reply
+return each(release, 4, 2, 2)

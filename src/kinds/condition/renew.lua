@@ -7,13 +7,11 @@
 --
 -- An error of one does not let the others expire.
 
--- needs: clock call condition
+-- needs: clock call each condition
 
 local function renew(topic, waiting, alive, told, waiter, lease)
-  for _, dead in ipairs(call('ZRANGEBYSCORE', told, '-inf', now)) do
-    call('ZREM', told, dead)
-    tell_one(topic, waiting, alive, told)
-  end
+  lease = tonumber(lease)
+  pass_on(topic, waiting, alive, told)
   local ends = call('ZSCORE', told, waiter)
   if not ends then
     return ''
@@ -25,9 +23,4 @@ local function renew(topic, waiting, alive, told, waiter, lease)
   return 1
 end
 
-local reply = {}
-for i = 1, #KEYS / 4 do
-  reply[i] = try(renew, KEYS[4 * i - 3], KEYS[4 * i - 2], KEYS[4 * i - 1], KEYS[4 * i],
-    ARGV[2 * i + 1], tonumber(ARGV[2 * i + 2]))
-end
-return reply
+return each(renew, 4, 2, 2)

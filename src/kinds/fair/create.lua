@@ -20,10 +20,8 @@
 -- its own time limit, 300 s, from the scores of all behind it.  So our score is higher by
 -- 300 s for each client of Redisson that stands before us.
 
--- needs: clock
-if now > tonumber(ARGV[5]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[5]
+-- needs: in_time
 
 local lock, queue, scores, places = KEYS[1], KEYS[3], KEYS[4], KEYS[5]
 local owner = ARGV[4]

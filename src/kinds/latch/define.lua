@@ -4,13 +4,11 @@
 -- ARGV  publish command, latest time in ms at which this may run, what to do, count
 -- reply {0, left, left, now}   done; in digits, as in value.lua
 --       {1, left, left, now}   init: there was one; delete: there was none
---       {2, 0, 0, now}         read too late: nothing done
+--       {2, 0, '', now}        read too late: nothing done
 --       {3, ttl, type, now}    something that is no latch
 
--- needs: clock
-if now > tonumber(ARGV[2]) then
-  return {2, 0, 0, now}
-end
+local latest = ARGV[2]
+-- needs: in_time
 
 -- needs: number
 local left = digits or '0'

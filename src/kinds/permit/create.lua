@@ -8,10 +8,8 @@
 --       {3, ttl, type, now}  something that is no number of permits
 --       {6, 0, '', now}      the number of permits is not defined
 
--- needs: clock
-if now > tonumber(ARGV[4]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[4]
+-- needs: in_time
 
 -- needs: number
 if not digits then

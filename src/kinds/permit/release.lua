@@ -8,7 +8,7 @@
 -- error of one does not keep the others from being released.  Repeating the script is
 -- harmless.
 
--- needs: clock call
+-- needs: clock call each
 
 local function release(name, permits, channel, id)
   local until_then = redis.pcall('ZSCORE', permits, id)
@@ -30,9 +30,4 @@ local function release(name, permits, channel, id)
   return tonumber(until_then) > now and told or -1
 end
 
-local told = {}
-for i = 1, #KEYS / 3 do
-  told[i] = try(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
-    ARGV[i + 1])
-end
-return told
+return each(release, 3, 1, 1)

@@ -11,9 +11,10 @@
 -- needs: clock
 local write = #ARGV > 1 + 2 * #KEYS / 3
 
--- needs: call
+-- needs: call each
 
 local function renew(name, permits, channel, id, lease)
+  lease = tonumber(lease)
   local until_then = redis.pcall('ZSCORE', permits, id)
   if type(until_then) == 'table' and not string.find(until_then.err, 'WRONGTYPE', 1, true) then
     error(until_then)
@@ -40,9 +41,4 @@ local function renew(name, permits, channel, id, lease)
   return 1
 end
 
-local reply = {}
-for i = 1, #KEYS / 3 do
-  reply[i] = try(renew, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
-    ARGV[2 * i], tonumber(ARGV[2 * i + 1]))
-end
-return reply
+return each(renew, 3, 2, 1)

@@ -25,3 +25,11 @@ local function tell_one(topic, waiting, alive, told)
     end
   end
 end
+
+-- Notifications of waiters that are dead go to the next ones.
+local function pass_on(topic, waiting, alive, told)
+  for _, dead in ipairs(call('ZRANGEBYSCORE', told, '-inf', now)) do
+    call('ZREM', told, dead)
+    tell_one(topic, waiting, alive, told)
+  end
+end

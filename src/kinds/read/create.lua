@@ -13,22 +13,13 @@
 -- ttl is -1 without one.  A session that holds the write lock may read, too.  Redisson
 -- does not know of announced writers, and its readers may pass them.
 
--- needs: clock
-if now > tonumber(ARGV[3]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[3]
+-- needs: in_time
 
 local mode = false
 local ttl = redis.call('PTTL', KEYS[1])
 if ttl ~= -2 then
-  local kind = redis.call('TYPE', KEYS[1]).ok
-  if kind == 'string' and ttl >= 0 then
-    return {4, ttl, '', now}
-  end
-  mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
-  if mode ~= 'read' and mode ~= 'write' then
-    return {3, ttl, kind, now}
-  end
+  -- needs: mode
   if mode == 'write' and (ARGV[5] == '' or redis.call('HEXISTS', KEYS[1], ARGV[5]) == 0) then
     local call = redis.call
     -- needs: writer

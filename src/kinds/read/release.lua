@@ -9,7 +9,7 @@
 -- An error of one lock does not keep the others from being released.  Repeating
 -- the script is harmless.
 
--- needs: call
+-- needs: call each
 
 -- So many others are looked at by each reader that leaves.
 local FEW = 100
@@ -73,9 +73,4 @@ local function release(lock, channel, timeout, owner, prefix)
   return call(ARGV[1], channel, '0')
 end
 
-local told = {}
-for i = 1, #KEYS / 3 do
-  told[i] = try(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
-    ARGV[2 * i], ARGV[2 * i + 1])
-end
-return told
+return each(release, 3, 2, 1)

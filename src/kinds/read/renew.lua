@@ -12,9 +12,10 @@
 
 local write = #ARGV > #KEYS
 
--- needs: call writer who_has
+-- needs: call each writer who_has
 
 local function renew(lock, timeout, owner, lease)
+  lease = tonumber(lease)
   local there = redis.pcall('HEXISTS', lock, owner)
   if there ~= 1 then
     -- needs: wrong
@@ -39,9 +40,4 @@ local function renew(lock, timeout, owner, lease)
   return math.max(ttl, 1)
 end
 
-local reply = {}
-for i = 1, #KEYS / 2 do
-  reply[i] = try(renew, KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1],
-    tonumber(ARGV[2 * i]))
-end
-return reply
+return each(renew, 2, 2, 0)

@@ -18,19 +18,7 @@ local function tell(channel, message)
   return type(told) == 'number' and told or 0
 end
 
--- Release a lock that only one client can hold, as in release.lua.
-local function give_back()
-  redis.call('DEL', KEYS[1])
-  local first = redis.pcall('LINDEX',
-    'redisson_lock_queue' .. string.sub(ARGV[7], #'redisson_lock__channel' + 1), 0)
-  local told = tell(ARGV[7], ARGV[2])
-  if type(first) == 'string' then
-    told = told + tell(ARGV[7] .. ':' .. first, ARGV[2])
-  end
-  return told
-end
-
--- needs: describe
+-- needs: describe tell_release
 
 local seen, unseen = describe(KEYS[1], ARGV[5])
 if unseen then
@@ -47,7 +35,9 @@ if seen[6] then
   return tell(ARGV[6], redis.call('INCRBY', KEYS[1], n))
 end
 if seen[1] == 'string' or not seen[5] then
-  return give_back()
+  redis.call('DEL', KEYS[1])
+  local told = tell_release(ARGV[7])
+  return type(told) == 'number' and told or 0
 end
 
 -- The timeouts of very many readers end by themselves.

@@ -10,10 +10,8 @@
 -- The ticket tells, for an hour, that this has run: a session that could not read the reply
 -- undoes the acquire with it.  A session that has read the reply removes it.
 
--- needs: clock
-if now > tonumber(ARGV[1]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[1]
+-- needs: in_time
 
 -- needs: number
 if tonumber(digits or 0) < tonumber(ARGV[2]) then

@@ -5,13 +5,11 @@
 --       time to live in ms (0: none)
 -- reply {0, free, free, now}   done (drain: how many were free)
 --       {1, free, free, now}   init: there was one; drain: more are free than an int can hold
---       {2, 0, 0, now}         read too late: nothing done
+--       {2, 0, '', now}        read too late: nothing done
 --       {3, ttl, type, now}    something that is no semaphore
 
--- needs: clock
-if now > tonumber(ARGV[2]) then
-  return {2, 0, 0, now}
-end
+local latest = ARGV[2]
+-- needs: in_time
 
 -- needs: number
 -- Numbers of Lua are not exact beyond this, and would not fit into the reply.

@@ -9,16 +9,10 @@
 -- An error of one lock does not keep the others from being released.  Repeating the
 -- script is harmless.
 
--- As in reentrant/release.lua: the queue of a fair lock of the name may be out of reach.
-local function next_in_queue(channel)
-  local first = redis.pcall('LINDEX',
-    'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
-  return type(first) == 'string' and channel .. ':' .. first
-end
+-- needs: tell_release
 
 local told = {}
 for i = 1, #KEYS do
-  local channel = ARGV[2 * i + 2]
   local n = -1
   -- Look at little, however large the value is: tokens have at most 1024 bytes.
   local len = redis.pcall('STRLEN', KEYS[i])
@@ -26,17 +20,10 @@ for i = 1, #KEYS do
     n = string.find(len.err, 'WRONGTYPE', 1, true) and -1 or len
   elseif len > 0 and len <= 1024
     and redis.sha1hex(redis.call('GET', KEYS[i])) == ARGV[2 * i + 1] then
-    local done = redis.pcall('DEL', KEYS[i])
-    local tells = type(done) ~= 'table' and ARGV[1] ~= ''
-    if tells then
-      done = redis.pcall(ARGV[1], channel, ARGV[2])
+    n = redis.pcall('DEL', KEYS[i])
+    if type(n) ~= 'table' and ARGV[1] ~= '' then
+      n = tell_release(ARGV[2 * i + 2])
     end
-    local place = tells and type(done) ~= 'table' and next_in_queue(channel)
-    if place then
-      local more = redis.pcall(ARGV[1], place, ARGV[2])
-      done = type(more) == 'table' and done or done + more
-    end
-    n = done
   end
   told[i] = n
 end

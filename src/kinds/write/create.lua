@@ -14,10 +14,8 @@
 -- time until which it counts.  The first one goes first, and readers that came later wait
 -- for it.  Redisson does not know of announcements, and its clients may pass.
 
--- needs: clock
-if now > tonumber(ARGV[3]) then
-  return {2, 0, '', now}
-end
+local latest = ARGV[3]
+-- needs: in_time
 
 local since = tonumber(ARGV[5])
 local wait = tonumber(ARGV[4])
@@ -54,21 +52,14 @@ if ttl == -2 and not first then
   return {0, token, '', now}
 end
 
-local holder = ''
+local holder = 'read'
 if ttl ~= -2 then
-  local kind = redis.call('TYPE', KEYS[1]).ok
-  if kind == 'string' and ttl >= 0 then
-    return {4, ttl, '', now}
-  end
-  local mode = kind == 'hash' and redis.call('HGET', KEYS[1], 'mode')
+  local mode
+  -- needs: mode
   if mode == 'write' then
     local call = redis.call
     -- needs: writer
     holder = writer(KEYS[1]) or ''
-  elseif mode == 'read' then
-    holder = 'read'
-  else
-    return {3, ttl, kind, now}
   end
 else
   ttl = math.max(redis.call('ZSCORE', KEYS[2], first) - now, 1)

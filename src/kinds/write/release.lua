@@ -11,7 +11,7 @@
 -- Redisson fails to notify them.  An error of one lock does not keep the others from
 -- being released.  Repeating the script is harmless.
 
--- needs: call
+-- needs: call each
 
 local function take_back_announcement(writers, owner)
   local removed = 0
@@ -56,9 +56,4 @@ local function release(lock, channel, writers, owner, prefix)
   return call(ARGV[1], channel, '1')
 end
 
-local told = {}
-for i = 1, #KEYS / 3 do
-  told[i] = try(release, KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i],
-    ARGV[2 * i], ARGV[2 * i + 1])
-end
-return told
+return each(release, 3, 2, 1)

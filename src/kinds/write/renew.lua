@@ -9,9 +9,10 @@
 
 local write = #ARGV > 2 * #KEYS
 
--- needs: call writer who_has
+-- needs: call each writer who_has
 
 local function renew(lock, owner, lease)
+  lease = tonumber(lease)
   local there = redis.pcall('HEXISTS', lock, owner .. ':write')
   if there ~= 1 then
     -- needs: wrong
@@ -24,8 +25,4 @@ local function renew(lock, owner, lease)
   return 1
 end
 
-local reply = {}
-for i = 1, #KEYS do
-  reply[i] = try(renew, KEYS[i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
-end
-return reply
+return each(renew, 1, 2, 0)

@@ -99,7 +99,7 @@ redis_op_group(const StoreOp *op)
 {
 	const KindCall *call = op_call(op);
 
-	return call != NULL ? call->group : 1;
+	return call != NULL && call->group > 1 ? call->group : 1;
 }
 
 /*
