@@ -138,14 +138,6 @@ SELECT pg_catalog.pg_extension_config_dump('redis_lock_values', '');
 -- redis_locks
 --
 
-CREATE FUNCTION lockredis_application_name(pid integer)
-RETURNS text
-AS 'MODULE_PATHNAME', 'lockredis_application_name'
-LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
-
-COMMENT ON FUNCTION lockredis_application_name(integer) IS
-'application_name of a session, for the view redis_locks; null: there is no such session';
-
 CREATE FUNCTION lockredis_blocked_by_owner(pid integer)
 RETURNS text
 AS 'MODULE_PATHNAME', 'lockredis_blocked_by_owner'
@@ -164,7 +156,8 @@ SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
     (SELECT d.datname FROM pg_catalog.pg_database d
      WHERE d.oid OPERATOR(pg_catalog.=) l.datid) AS datname,
     pg_catalog.pg_get_userbyid(l.usesysid) AS usename,
-    lockredis_application_name(l.pid) AS application_name,
+    (SELECT a.application_name FROM pg_catalog.pg_stat_get_activity(l.pid) a
+     WHERE a.pid OPERATOR(pg_catalog.=) l.pid LIMIT 1) AS application_name,
     CASE WHEN l.waiting_since IS NOT NULL
         THEN lockredis_blocked_by_owner(l.pid) END AS blocked_by_owner
 FROM lockredis_locks() l;

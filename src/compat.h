@@ -83,16 +83,6 @@ extern int no_such_variable
 #define lr_guc_malloc(size)		malloc(size)
 #endif
 
-/*
- * 16 renamed the function that returns a backend's status by its index in the local
- * copy.
- */
-#if PG_VERSION_NUM >= 160000
-#define LrLocalBackendStatus(i)	pgstat_get_local_beentry_by_index(i)
-#else
-#define LrLocalBackendStatus(i)	pgstat_fetch_stat_local_beentry(i)
-#endif
-
 /* 16 treats summarizing indexes separately when a row is updated; 19 takes flags. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes

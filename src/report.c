@@ -78,23 +78,6 @@ report_store_failure(int elevel, StoreOutcome outcome, const StoreError *error)
 }
 
 /*
- * report_wrong_number --- report_wrong_type() for kinds that are numbers
- */
-static void
-report_wrong_number(const LrName *name, const StoreOp *op)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("key \"%s\" does not hold a %s", shown(name),
-					lr_kind(op->lock_kind)->name),
-			 op->answer.value == STORE_VALUE_TOKEN ?
-			 errdetail("It holds a string that is no number.") :
-			 errdetail("It holds a value of type %s.",
-					   lr_name_to_show(op->answer.type_name, strlen(op->answer.type_name))),
-			 errhint("Use another key.")));
-}
-
-/*
  * report_wrong_type --- report what the key holds instead, and what to do about it
  *
  * A session never waits for a token lock without a time limit, so that counts as a
@@ -103,19 +86,25 @@ report_wrong_number(const LrName *name, const StoreOp *op)
 void
 report_wrong_type(const LrName *name, const StoreOp *op)
 {
-	if (lr_is_number(op->lock_kind))
-		report_wrong_number(name, op);
+	bool		number = lr_is_number(op->lock_kind);
+	bool		endless = op->answer.value == STORE_VALUE_TOKEN &&
+		op->answer.ttl_ms == STORE_NO_TTL && !number;
+
 	ereport(ERROR,
 			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 number ?
+			 errmsg("key \"%s\" does not hold a %s", shown(name),
+					lr_kind(op->lock_kind)->name) :
 			 errmsg("key \"%s\" does not hold a %s lock", shown(name),
 					lr_kind(op->lock_kind)->name),
 			 op->answer.value != STORE_VALUE_TOKEN ?
 			 errdetail("It holds a value of type %s.",
 					   lr_name_to_show(op->answer.type_name, strlen(op->answer.type_name))) :
-			 op->answer.ttl_ms == STORE_NO_TTL ?
+			 number ? errdetail("It holds a string that is no number.") :
+			 endless ?
 			 errdetail("It holds a string that never expires, as a token lock without a time limit does.") :
 			 errdetail("It holds a string, as a token lock does."),
-			 op->answer.value == STORE_VALUE_TOKEN && op->answer.ttl_ms == STORE_NO_TTL ?
+			 endless ?
 			 errhint("Give the lock of the other client a time limit, or use another key.") :
 			 errhint("Use another key.")));
 }

@@ -153,8 +153,14 @@ arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed)
 {
 	int64		ms;
 
-	*renewed = PG_ARGISNULL(argno);
-	if (*renewed)
+	if (renewed != NULL)
+		*renewed = PG_ARGISNULL(argno);
+	else if (PG_ARGISNULL(argno))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("lease must not be null"),
+				 errdetail("No session holds what this function takes, so nobody renews it.")));
+	if (PG_ARGISNULL(argno))
 	{
 		lr_require_fit_lease();
 		return lr_lease;
@@ -168,16 +174,6 @@ int64
 arg_ttl_ms(FunctionCallInfo fcinfo, int argno)
 {
 	return PG_ARGISNULL(argno) ? 0 : arg_span_ms(fcinfo, argno, "ttl");
-}
-
-void
-arg_require_lease(FunctionCallInfo fcinfo, int argno)
-{
-	if (PG_ARGISNULL(argno))
-		ereport(ERROR,
-				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-				 errmsg("lease must not be null"),
-				 errdetail("No session holds what this function takes, so nobody renews it.")));
 }
 
 /*
@@ -255,7 +251,8 @@ arg_request(FunctionCallInfo fcinfo, const Verb *verb, int first, AcquireRequest
 	request->terms.scope = verb->scope;
 	if (lease_arg >= PG_NARGS())
 		return;
-	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg, &request->terms.renewed);
+	request->terms.lease_ms = arg_lease_ms(fcinfo, lease_arg,
+										   verb->unowned ? NULL : &request->terms.renewed);
 	request->terms.guard = lr_commit_guard;
 	request->terms.min_replicas = arg_min_replicas();
 	request->terms.on_lost = InSecurityRestrictedOperation() ? ON_LOST_MARK :

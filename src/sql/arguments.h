@@ -63,6 +63,7 @@ typedef struct Verb
 	WaitRule	wait;			/* how long it waits */
 	StoreChange change;			/* how it changes a number */
 	int			most;			/* how many waiting sessions it notifies */
+	bool		unowned;		/* no session holds what it takes */
 	const char *procedure;		/* its name, if it ends the caller's transaction */
 } Verb;
 
@@ -80,15 +81,10 @@ extern void arg_request(FunctionCallInfo fcinfo, const Verb *verb, int first,
 extern void arg_take(FunctionCallInfo fcinfo, const Verb *verb, AcquireRequest *request);
 
 /*
- * A lease in milliseconds.  If it is null: that of the settings, and *renewed is set.
+ * A lease in milliseconds.  If it is null: that of the settings, and *renewed is set; or an
+ * error if "renewed" is NULL, for what belongs to no session: nobody renews it.
  */
 extern int64 arg_lease_ms(FunctionCallInfo fcinfo, int argno, bool *renewed);
-
-/*
- * Raises an error if the lease is null, for what belongs to no session: nobody renews
- * it.
- */
-extern void arg_require_lease(FunctionCallInfo fcinfo, int argno);
 
 /* A time to live in milliseconds; null: 0. */
 extern int64 arg_ttl_ms(FunctionCallInfo fcinfo, int argno);
@@ -147,6 +143,7 @@ extern bool replicated_is_trigger(Oid function);
  */
 
 #define FENCE_TABLE		"redis_fences"
+#define COUNTER_TABLE	"redis_lock_counters"
 
 /* The columns of these tables; redis_lock_counters has the first two. */
 #define TOKEN_COLUMNS	3

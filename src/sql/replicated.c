@@ -40,41 +40,30 @@ static const char *const token_column[TOKEN_COLUMNS] = {
 	"key", "token", "recorded_at"
 };
 
-typedef struct TokenTable
-{
-	const char *name;
-	int			ncolumns;
-	TokenStatement raise;
-} TokenTable;
-
-static const TokenTable token_tables[] = {
-	{FENCE_TABLE, 3, FENCE_RAISE},
-	{"redis_lock_counters", 2, COUNTER_RAISE}
-};
-
 /*
- * find_token_table --- NULL if the table has rows of locks, not tokens
+ * statement_of --- what raises a token in this table; TOKEN_STATEMENTS if it has rows of locks
  */
-static const TokenTable *
-find_token_table(Relation rel)
+static TokenStatement
+statement_of(Relation rel)
 {
-	for (int i = 0; i < lengthof(token_tables); i++)
-		if (strcmp(RelationGetRelationName(rel), token_tables[i].name) == 0)
-			return &token_tables[i];
-	return NULL;
+	const char *name = RelationGetRelationName(rel);
+
+	if (strcmp(name, FENCE_TABLE) == 0)
+		return FENCE_RAISE;
+	return strcmp(name, COUNTER_TABLE) == 0 ? COUNTER_RAISE : TOKEN_STATEMENTS;
 }
 
 /*
  * get_token_row --- the columns that we know, found by name
  */
 static void
-get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
-			  TokenRow *row)
+get_token_row(Relation rel, HeapTuple tuple, TokenRow *row)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
+	int			ncolumns = statement_of(rel) == COUNTER_RAISE ? 2 : TOKEN_COLUMNS;
 
 	memset(row->isnull, true, sizeof(row->isnull));
-	for (int i = 0; i < table->ncolumns; i++)
+	for (int i = 0; i < ncolumns; i++)
 	{
 		int			column = SPI_fnumber(desc, token_column[i]);
 
@@ -82,7 +71,7 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("table \"%s\" is not as the script of the extension makes it",
-							table->name)));
+							RelationGetRelationName(rel))));
 		row->value[i] = SPI_getbinval(tuple, desc, column, &row->isnull[i]);
 	}
 }
@@ -91,12 +80,11 @@ get_token_row(Relation rel, const TokenTable *table, HeapTuple tuple,
  * is_raise --- does the new row have the same key and a higher token?
  */
 static bool
-is_raise(Relation rel, const TokenTable *table, HeapTuple old_tuple,
-		 const TokenRow *new_row)
+is_raise(Relation rel, HeapTuple old_tuple, const TokenRow *new_row)
 {
 	TokenRow	old_row;
 
-	get_token_row(rel, table, old_tuple, &old_row);
+	get_token_row(rel, old_tuple, &old_row);
 	return !new_row->isnull[0] && !new_row->isnull[1] &&
 		strcmp(TextDatumGetCString(old_row.value[0]),
 			   TextDatumGetCString(new_row->value[0])) == 0 &&
@@ -138,15 +126,15 @@ static HeapTuple
 apply_row(TriggerData *data, HeapTuple tuple)
 {
 	Relation	rel = data->tg_relation;
-	const TokenTable *table = find_token_table(rel);
+	TokenStatement raise = statement_of(rel);
 	TokenRow	row;
 
-	if (table == NULL || TRIGGER_FIRED_BY_DELETE(data->tg_event))
+	if (raise == TOKEN_STATEMENTS || TRIGGER_FIRED_BY_DELETE(data->tg_event))
 		return NULL;
-	get_token_row(rel, table, tuple, &row);
+	get_token_row(rel, tuple, &row);
 	if (TRIGGER_FIRED_BY_UPDATE(data->tg_event))
-		return is_raise(rel, table, data->tg_trigtuple, &row) ? tuple : NULL;
-	(void) tokens_run(table->raise, RelationGetNamespace(rel), RelationGetRelid(rel), &row, NULL);
+		return is_raise(rel, data->tg_trigtuple, &row) ? tuple : NULL;
+	(void) tokens_run(raise, RelationGetNamespace(rel), RelationGetRelid(rel), &row, NULL);
 	return NULL;
 }
 

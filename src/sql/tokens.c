@@ -50,7 +50,7 @@ static Statement statements[TOKEN_STATEMENTS] = {
 	"SELECT token FROM %s WHERE key OPERATOR(pg_catalog.=) $1"},
 	[FENCE_DELETE] = {FENCE_TABLE, SPI_OK_DELETE,
 	"DELETE FROM %s WHERE key OPERATOR(pg_catalog.=) $1"},
-	[COUNTER_RAISE] = {"redis_lock_counters", SPI_OK_INSERT,
+	[COUNTER_RAISE] = {COUNTER_TABLE, SPI_OK_INSERT,
 		"INSERT INTO %s AS t (key, token) VALUES ($1, $2) "
 		"ON CONFLICT (key) DO UPDATE SET token = EXCLUDED.token "
 	"WHERE t.token OPERATOR(pg_catalog.<) EXCLUDED.token"}

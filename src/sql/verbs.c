@@ -91,14 +91,12 @@ take_fenced(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 take_token(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	int			lease_arg = verb->wait == WAITS ? 1 : 2;
 	AcquireRequest request;
 	LockToken	token;
 	text	   *value;
 
-	arg_require_lease(fcinfo, lease_arg);
 	arg_request(fcinfo, verb, 1, &request);
-	value = arg_new_token(fcinfo, lease_arg + 1, &token);
+	value = arg_new_token(fcinfo, PG_NARGS() - 1, &token);
 	track_warn_snapshot(SCOPE_SESSION);
 	if (!session_token_lock(name, &request, &token))
 		PG_RETURN_NULL();
@@ -115,7 +113,6 @@ take_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	AcquireRequest request;
 	uint8		id[LR_SECRET_ID_LEN];
 
-	arg_require_lease(fcinfo, verb->wait == WAITS ? 1 : 2);
 	arg_request(fcinfo, verb, 1, &request);
 
 	/*
@@ -201,18 +198,17 @@ extend(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 }
 
 /*
- * extend_id --- (key, token or id, lease): likewise; false if it has ended
+ * extend_id --- (key, token or id [, lease]): likewise, or only look; false if it has ended
  */
 static Datum
 extend_id(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
 	uint8		id[STORE_ID_LEN];
-	bool		renewed;
+	int64		lease_ms;
 
 	arg_id(fcinfo, 1, verb->kind, id);
-	arg_require_lease(fcinfo, 2);
-	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id,
-									 arg_lease_ms(fcinfo, 2, &renewed)));
+	lease_ms = PG_NARGS() > 2 ? arg_lease_ms(fcinfo, 2, NULL) : 0;
+	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id, lease_ms));
 }
 
 /*
@@ -345,33 +341,20 @@ wait_for_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 }
 
 /*
- * give_permits --- (key, how many): return permits at once
+ * count_now --- (key [, how many]): return permits, or count down, at once; returns what is left
+ * of a latch, or null without an answer
  */
 static Datum
-give_permits(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
+count_now(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	int64		permits;
-	int64		free;
-
-	permits = arg_permits(fcinfo, 1, 1);
-	session_enter();
-	(void) counts_now(name, verb->kind, permits, &free);
-	PG_RETURN_VOID();
-}
-
-/*
- * count_down --- (key): count down at once; returns what is left, or null without an
- * answer
- */
-static Datum
-count_down(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	int64		left;
+	bool		down = PG_NARGS() == 1;
+	int64		amount = down ? 1 : arg_permits(fcinfo, 1, 1);
+	int64		left = 0;
 
 	session_enter();
-	if (!counts_now(name, verb->kind, 1, &left))
+	if (!counts_now(name, verb->kind, amount, &left) && down)
 		PG_RETURN_NULL();
-	PG_RETURN_INT64(left);
+	PG_RETURN_INT64(left);		/* a semaphore: void */
 }
 
 /*
@@ -549,18 +532,6 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	PG_RETURN_TEXT_P(cstring_to_text(lr_owner_to_show(op.answer.holder)));
 }
 
-/*
- * token_is_held --- (key, token): does this token hold the lock?
- */
-static Datum
-token_is_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	uint8		id[STORE_ID_LEN];
-
-	arg_id(fcinfo, 1, verb->kind, id);
-	PG_RETURN_BOOL(session_extend_id(name, verb->kind, id, 0));
-}
-
 /* ----------
  * The functions
  *
@@ -644,17 +615,17 @@ VERB(lockredis_try_permit_lock, take, KIND_PERMIT, SCOPE_SESSION, TRIES)
 VERB(lockredis_permit_xact_lock, take, KIND_PERMIT, SCOPE_XACT, WAITS)
 VERB(lockredis_try_permit_xact_lock, take, KIND_PERMIT, SCOPE_XACT, TRIES)
 VERB(lockredis_permit_unlock, release, KIND_PERMIT)
-VERB(lockredis_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, WAITS)
-VERB(lockredis_try_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, TRIES)
+VERB(lockredis_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, WAITS,.unowned = true)
+VERB(lockredis_try_permit_acquire, take_id, KIND_PERMIT, SCOPE_SESSION, TRIES,.unowned = true)
 VERB(lockredis_permit_release, release_id, KIND_PERMIT)
 VERB(lockredis_permit_extend, extend_id, KIND_PERMIT)
 
 /* Token locks */
-VERB(lockredis_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, WAITS)
-VERB(lockredis_try_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, TRIES)
+VERB(lockredis_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, WAITS,.unowned = true)
+VERB(lockredis_try_token_lock, take_token, KIND_TOKEN, SCOPE_SESSION, TRIES,.unowned = true)
 VERB(lockredis_token_unlock, release_id, KIND_TOKEN)
 VERB(lockredis_token_extend, extend_id, KIND_TOKEN)
-VERB(lockredis_token_is_held, token_is_held, KIND_TOKEN)
+VERB(lockredis_token_is_held, extend_id, KIND_TOKEN)
 
 /* Semaphores */
 VERB(lockredis_semaphore_init, define_permits, KIND_SEMAPHORE,.change = CHANGE_INIT)
@@ -664,7 +635,7 @@ VERB(lockredis_semaphore_drain, drain, KIND_SEMAPHORE)
 VERB(lockredis_semaphore_available, available, KIND_SEMAPHORE)
 VERB(lockredis_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = WAITS)
 VERB(lockredis_try_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = TRIES)
-VERB(lockredis_semaphore_release, give_permits, KIND_SEMAPHORE)
+VERB(lockredis_semaphore_release, count_now, KIND_SEMAPHORE)
 VERB(lockredis_semaphore_xact_release, count_at_commit, KIND_SEMAPHORE)
 
 /* Latches */
@@ -672,7 +643,7 @@ VERB(lockredis_latch_init, define_latch, KIND_LATCH,.change = CHANGE_INIT)
 VERB(lockredis_latch_set, define_latch, KIND_LATCH,.change = CHANGE_SET)
 VERB(lockredis_latch_delete, delete_latch, KIND_LATCH,.change = CHANGE_DELETE)
 VERB(lockredis_latch_count, latch_count, KIND_LATCH)
-VERB(lockredis_latch_count_down, count_down, KIND_LATCH)
+VERB(lockredis_latch_count_down, count_now, KIND_LATCH)
 VERB(lockredis_latch_xact_count_down, count_at_commit, KIND_LATCH)
 VERB(lockredis_latch_wait, wait_for_latch, KIND_LATCH,.wait = TRIES_OR_WAITS)
 

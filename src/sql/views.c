@@ -22,7 +22,6 @@
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/array.h"
-#include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -37,7 +36,6 @@
 #include "store/stores.h"
 
 PG_FUNCTION_INFO_V1(lockredis_locks);
-PG_FUNCTION_INFO_V1(lockredis_application_name);
 PG_FUNCTION_INFO_V1(lockredis_blocked_by_owner);
 PG_FUNCTION_INFO_V1(lockredis_stats);
 PG_FUNCTION_INFO_V1(lockredis_waits);
@@ -264,30 +262,6 @@ lockredis_locks(PG_FUNCTION_ARGS)
 	}
 	pfree(rows);
 	return (Datum) 0;
-}
-
-/*
- * lockredis_application_name --- the application name of the session with this pid
- *
- * It comes from the same copy as pg_stat_activity, which shows it to everybody.
- */
-Datum
-lockredis_application_name(PG_FUNCTION_ARGS)
-{
-	int			pid = PG_GETARG_INT32(0);
-
-	lr_require_preload();
-	for (int i = 1; i <= pgstat_fetch_stat_numbackends(); i++)
-	{
-		const PgBackendStatus *status = &LrLocalBackendStatus(i)->backendStatus;
-
-		if (status->st_procpid != pid)
-			continue;
-		if (status->st_appname == NULL)
-			break;
-		PG_RETURN_TEXT_P(cstring_to_text(status->st_appname));
-	}
-	PG_RETURN_NULL();
 }
 
 /*

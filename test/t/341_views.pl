@@ -74,9 +74,6 @@ foreach my $who ($admin, $monitor, $alice)
 }
 $alice->query_is('SELECT count(key), count(owner), count(usesysid) FROM redis_locks',
 	'1|1|2', 'who does not see what the others lock');
-$alice->query_is(
-	'SELECT lockredis_application_name(pg_backend_pid()), lockredis_application_name(-1), lockredis_application_name(NULL)',
-	'shop-api|NULL|NULL', 'there is no such session');
 
 $alice->query("SET application_name = 'shop-batch'");
 $admin->query('ALTER ROLE alice RENAME TO alicia');

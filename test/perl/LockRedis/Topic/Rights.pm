@@ -111,7 +111,6 @@ lockredis_locks() | all rows | SELECT count(*) FROM lockredis_locks()
 lockredis_stats() | all | SELECT acquires IS NULL FROM lockredis_stats()
 lockredis_waits() | all | SELECT held IS NULL FROM lockredis_waits()
 lockredis_status() | all rows | SELECT address FROM lockredis_status()
-lockredis_application_name(integer) | all stable strict | SELECT lockredis_application_name(0)
 lockredis_blocked_by_owner(integer) | all strict | SELECT lockredis_blocked_by_owner(0)
 lockredis_nodes() | all rows | SELECT address FROM lockredis_nodes()
 lockredis_replicated() | trigger unsafe |
