@@ -424,7 +424,7 @@ lt_check_change(LWLock *lock)
 	int			partition = 0;
 	int			nkeys = 0;
 
-	while (lt_partition(partition) != lock)
+	while (lt_lwlock(partition) != lock)
 		partition++;
 	for (int b = partition; b < lt_table->nbuckets; b += LT_PARTITIONS)
 		for (LrIndex k = lt_buckets[b]; k != LR_NONE && nkeys < KEYS_AT_ONCE;
@@ -594,7 +594,7 @@ check_own(bool ended)
 
 		if (!is_own(h))
 			continue;
-		lock = lt_partition(lt_key_of(i)->hash);
+		lock = lt_lwlock(lt_key_of(i)->hash % LT_PARTITIONS);
 		LWLockAcquire(lock, LW_SHARED);
 		says = is_own(h) ? check_own_hold(i, ended) : NULL;
 		if (is_own(h) && h->state == HOLD_LOST)

@@ -231,14 +231,14 @@ lt_claim_deadlock(const LrIndex *sessions, const uint64 *generations, int n)
 	LrWait	   *self = &lt_sessions[LrMyProcNumber].wait;
 	bool		unbroken = true;
 
-	LWLockAcquire(lt_deadlock_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(lt_lwlock(LT_DEADLOCK_LOCK), LW_EXCLUSIVE);
 	for (int i = 0; unbroken && i < n; i++)
 		unbroken = lt_wait_generation(sessions[i]) == generations[i] &&
 			(generations[i] == 0 ||
 			 lt_sessions[sessions[i]].wait.cycle.leaving != generations[i]);
 	if (unbroken)
 		self->cycle.leaving = self->generation;
-	LWLockRelease(lt_deadlock_lock());
+	LWLockRelease(lt_lwlock(LT_DEADLOCK_LOCK));
 	return unbroken;
 }
 
@@ -328,101 +328,86 @@ lt_find_blocker(LrIndex session, WaitBlocker *blocker)
 typedef struct RowBuffer
 {
 	LockTableRow *rows;
-	int			used;
+	int			used;			/* more than size: they did not fit */
 	int			size;
 } RowBuffer;
 
 /*
  * rows_add --- add the row of one scope of a hold, or of a wait
  *
- * The partition lock is held, so this cannot allocate: false if there is no room.
+ * The partition lock is held, so this cannot allocate: without room, it only counts.
  */
-static bool
+static void
 rows_add(RowBuffer *buf, LrIndex hold, LockScope scope)
 {
 	const LrHold *h = &lt_holds[hold];
 	const LrKey *key = &lt_keys[h->key];
+	const LrSession *s = h->session != LR_NONE ? &lt_sessions[h->session] : NULL;
 	bool		waits = h->state == HOLD_WAITING || h->state == HOLD_HANDED;
 	LockTableRow *row;
 
-	if (buf->used == buf->size)
-		return false;
-	row = &buf->rows[buf->used++];
-	row->pid = 0;
-	row->datid = InvalidOid;
-	row->userid = InvalidOid;
-	if (h->session != LR_NONE)
-	{
-		row->pid = lt_sessions[h->session].pid;
-		row->datid = lt_sessions[h->session].datid;
-		row->userid = lt_sessions[h->session].userid;
-	}
+	if (buf->used++ >= buf->size)
+		return;
+	row = &buf->rows[buf->used - 1];
+	row->pid = s != NULL ? s->pid : 0;
+	row->datid = s != NULL ? s->datid : InvalidOid;
+	row->userid = s != NULL ? s->userid : InvalidOid;
 	row->kind = h->kind;
 	row->state = h->state;
 	lt_copy_loss(h, &row->lost);
-	row->scope = waits ? lt_wait_of(h->session)->terms.scope : scope;
+	row->scope = waits ? s->wait.terms.scope : scope;
 	row->part = h->scope[row->scope];
 	row->amount = h->given.amount;
-	row->placed = h->state == HOLD_WAITING && lt_wait_of(h->session)->state == WAIT_PLACED;
+	row->placed = h->state == HOLD_WAITING && s->wait.state == WAIT_PLACED;
 	row->owner = h->claim.owner;
 	row->fence = h->given.fence;
 	row->renewals = h->renewal.n;
 	row->deadline = lt_deadline(hold);
-	row->waiting_since = waits ? lt_wait_of(h->session)->since : 0;
+	row->waiting_since = waits ? s->wait.since : 0;
 	row->name_len = key->name_len;
 	memcpy(row->name, key->name, key->name_len);
-	return true;
 }
 
 /*
  * rows_add_list --- add the rows of sessions that wait for a key
  */
-static bool
+static void
 rows_add_list(RowBuffer *buf, const LrList *list)
 {
-	bool		ok = true;
-
-	for (LrIndex s = list->head; ok && s != LR_NONE; s = lt_wait_of(s)->next)
-		ok = rows_add(buf, lt_wait_of(s)->hold, SCOPE_SESSION);
-	return ok;
+	for (LrIndex s = list->head; s != LR_NONE; s = lt_wait_of(s)->next)
+		rows_add(buf, lt_wait_of(s)->hold, SCOPE_SESSION);
 }
 
 /*
  * rows_add_key --- add the rows of one key: each scope of each hold, a lock that
- * was handed over, and each waiting session.  Returns false if the buffer is full.
+ * was handed over, and each waiting session
  */
-static bool
+static void
 rows_add_key(RowBuffer *buf, const LrKey *key)
 {
-	bool		ok = true;
-
-	for (LrIndex i = key->first_hold; ok && i != LR_NONE; i = lt_holds[i].next)
+	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 	{
 		const LrHold *h = &lt_holds[i];
 
 		if (lr_kind(h->kind)->passing)
 			continue;
 		if (h->scope[SCOPE_XACT].count > 0)
-			ok = rows_add(buf, i, SCOPE_XACT);
-		if (ok && (h->scope[SCOPE_SESSION].count > 0 ||
-				   h->scope[SCOPE_XACT].count == 0))
-			ok = rows_add(buf, i, SCOPE_SESSION);
+			rows_add(buf, i, SCOPE_XACT);
+		if (h->scope[SCOPE_SESSION].count > 0 || h->scope[SCOPE_XACT].count == 0)
+			rows_add(buf, i, SCOPE_SESSION);
 	}
-	return ok && rows_add_list(buf, &key->queue.list) &&
-		rows_add_list(buf, &key->places.list);
+	rows_add_list(buf, &key->queue.list);
+	rows_add_list(buf, &key->places.list);
 }
 
-static bool
+static void
 rows_add_partition(RowBuffer *buf, int partition)
 {
-	bool		ok = true;
-
 	lt_lock_shared(partition);
-	for (int b = partition; ok && b < lt_table->nbuckets; b += LT_PARTITIONS)
-		for (LrIndex i = lt_buckets[b]; ok && i != LR_NONE; i = lt_keys[i].next)
-			ok = rows_add_key(buf, &lt_keys[i]);
+	for (int b = partition; b < lt_table->nbuckets; b += LT_PARTITIONS)
+		for (LrIndex i = lt_buckets[b]; i != LR_NONE; i = lt_keys[i].next)
+			rows_add_key(buf, &lt_keys[i]);
 	lt_unlock();
-	return ok;
 }
 
 /*
@@ -442,31 +427,31 @@ lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
 		const LrWait *w = lt_wait_of(s);
 
 		if (lt_is_waiting(w) || w->state == WAIT_HANDED)
-			++*(lr_kind(w->terms.kind)->passing ? at_conditions : waiting);
+			++* (lr_kind(w->terms.kind)->passing ? at_conditions : waiting);
 	}
 }
 
+/*
+ * lt_rows --- see locktable.h
+ *
+ * If there have come to be more than an eighth more rows meanwhile, all are copied again.
+ */
 LockTableRow *
 lt_rows(int *nrows)
 {
-	RowBuffer	buf = {0};
+	RowBuffer	buf = {.used = lt_row_count()};
 
-	buf.size = lt_row_count() + 64;
-	buf.rows = MemoryContextAllocHuge(CurrentMemoryContext,
-									  sizeof(LockTableRow) * (Size) buf.size);
-
-	for (int p = 0; p < LT_PARTITIONS; p++)
+	do
 	{
-		int			before = buf.used;
-
-		while (!rows_add_partition(&buf, p))
-		{
-			buf.used = before;
-			buf.size *= 2;
-			buf.rows = repalloc_huge(buf.rows,
-									 sizeof(LockTableRow) * (Size) buf.size);
-		}
-	}
+		if (buf.rows != NULL)
+			pfree(buf.rows);
+		buf.size = buf.used + buf.used / 8 + 64;
+		buf.used = 0;
+		buf.rows = MemoryContextAllocHuge(CurrentMemoryContext,
+										  sizeof(LockTableRow) * (Size) buf.size);
+		for (int p = 0; p < LT_PARTITIONS; p++)
+			rows_add_partition(&buf, p);
+	} while (buf.used > buf.size);
 	*nrows = buf.used;
 	return buf.rows;
 }

@@ -312,14 +312,12 @@ void
 lt_end_release(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
-	int			receivers = op->outcome == STORE_OK ? op->answer.count : 0;
-	int64		pause = lt_pause_after(op->store, receivers);
 	uint32		left;
 
 	lt_lock(lt_key_of(hold)->hash);
 	Assert(h->state == HOLD_RELEASING);
 	if (!lr_kind(h->kind)->passing)
-		lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, receivers, pause);
+		lt_begin_pause(hold, op);
 	hold_note_stay(hold, h->as.held.here_from);
 	left = h->nodes & op->sent.nodes;
 	if (left == 0 && !lt_is_past(h->key, op->sent.topology))
@@ -488,7 +486,6 @@ lt_end_sent(const StoreOp *op)
 {
 	LrIndex		hold = op->hold;
 	LrHold	   *h = &lt_holds[hold];
-	int64		pause = lt_pause_after(op->store, op->answer.count);
 	bool		released = op->outcome == STORE_OK;
 	bool		notified = false;
 
@@ -499,7 +496,7 @@ lt_end_sent(const StoreOp *op)
 	{
 		if (released)
 		{
-			lt_begin_pause(lt_key_of(hold), lr_kind(h->kind)->topic, op->answer.count, pause);
+			lt_begin_pause(hold, op);
 			notified = lt_key_of(hold)->notified_elsewhere;
 		}
 		else

@@ -83,7 +83,7 @@ locktable_shmem_size(void)
 int
 locktable_lwlocks(void)
 {
-	return LT_PARTITIONS + LT_SIGNAL_LOCKS + 2;
+	return LT_LWLOCKS;
 }
 
 static void
@@ -556,29 +556,11 @@ lt_list_remove(LrList *list, LrIndex session)
  * ----------
  */
 
+/*
+ * lt_lwlock --- the lock of a partition, or LT_DEADLOCK_LOCK and so on
+ */
 LWLock *
-lt_partition(uint32 hash)
+lt_lwlock(uint32 n)
 {
-	return &lt_tranche[LT_FIRST_LWLOCK + hash % LT_PARTITIONS].lock;
-}
-
-/* Held by a process that signals the session, and by the session to prevent that. */
-LWLock *
-lt_signal_lock(LrIndex session)
-{
-	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + session % LT_SIGNAL_LOCKS].lock;
-}
-
-/* Only one session at a time decides whether it has to break a cycle. */
-LWLock *
-lt_deadlock_lock(void)
-{
-	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS].lock;
-}
-
-/* Taken for a moment, also under a partition lock. */
-LWLock *
-lt_losses_lock(void)
-{
-	return &lt_tranche[LT_FIRST_LWLOCK + LT_PARTITIONS + LT_SIGNAL_LOCKS + 1].lock;
+	return &lt_tranche[LT_FIRST_LWLOCK + n].lock;
 }

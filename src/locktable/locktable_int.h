@@ -43,6 +43,17 @@
 /* nodes.c has the first lock of the tranche. */
 #define LT_FIRST_LWLOCK		1
 
+/*
+ * The light-weight locks: one a partition, by the hash of the key; those that a process holds
+ * while it signals a session, and the session to prevent that; one with which only one session
+ * at a time decides whether it has to break a cycle; one of the losses, which is taken for a
+ * moment, also under that of a partition.
+ */
+#define LT_SIGNAL_LOCK		LT_PARTITIONS
+#define LT_DEADLOCK_LOCK	(LT_SIGNAL_LOCK + LT_SIGNAL_LOCKS)
+#define LT_LOSSES_LOCK		(LT_DEADLOCK_LOCK + 1)
+#define LT_LWLOCKS			(LT_LOSSES_LOCK + 1)
+
 /* A byte, as each key has several. */
 typedef uint8 SubscriptionState;
 enum
@@ -486,10 +497,7 @@ extern void lt_wake_session(LrIndex session);
 extern void lt_make_wake_room(void);
 
 /* locktable.c: the locks themselves. */
-extern LWLock *lt_partition(uint32 hash);
-extern LWLock *lt_signal_lock(LrIndex session);
-extern LWLock *lt_deadlock_lock(void);
-extern LWLock *lt_losses_lock(void);
+extern LWLock *lt_lwlock(uint32 n);
 
 /* Pools and keys.  All of these: partition lock held. */
 extern LrIndex lt_find_key(const char *name, int len, uint32 hash);
@@ -588,7 +596,7 @@ extern void lt_disown_next(LrIndex session);
 /* The lock is held once, on these terms. */
 extern void lt_set_terms(LrHold *h, const LockTerms *terms, TimestampTz now);
 
-/* queue.c; partition lock held, but for lt_pause_after. */
+/* queue.c; partition lock held. */
 extern LrIndex lt_make_unqueued(const LrName *name, const LockTerms *terms);
 extern void lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms);
 extern void lt_fall_asleep(LrWait *w, int64 now);
@@ -605,8 +613,7 @@ extern void lt_nudge_after(LrKey *key, KindId kind);
 /* If a lock that excludes these kinds, and is held now, does not keep one of them from it. */
 extern void lt_nudge_beside(const LrQueue *queue, KindSet excluded);
 
-extern int64 lt_pause_after(StoreId store, int receivers);
-extern void lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause);
+extern void lt_begin_pause(LrIndex hold, const StoreOp *release);
 extern void lt_judge_pause(LrKey *key, bool got_it);
 
 /* Do those who wait for that kind stand in an order that the store keeps? */

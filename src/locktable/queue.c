@@ -13,7 +13,7 @@
  *
  * turn.c has what sessions do in the queue.
  *
- * Partition lock held, but for lt_pause_after.
+ * Partition lock held.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -290,31 +290,20 @@ lt_fall_asleep(LrWait *w, int64 now)
 #define VAIN_REST			20
 
 /*
- * lt_pause_after --- how long the next head holds back after a release in the store
- *
- * "receivers" is how many clients were notified; one may be this server's watchdog.
- * We go by the usual round trip, since the last one may include a time for which the
- * watchdog was stopped.
- */
-int64
-lt_pause_after(StoreId store, int receivers)
-{
-	int64		round_trip = lr_usual_round_trip(store);
-
-	if (receivers == 0)
-		return 0;
-	return Min(Max(PAUSE_MIN, PAUSE_ROUND_TRIPS * round_trip), PAUSE_MAX);
-}
-
-/*
  * lt_begin_pause --- let a client elsewhere go first, if the release notified one
  *
- * A client that was notified may just not have ended its subscription yet.  So if nobody
- * came in the last pause, there is none for a time, and pauses cost little.
+ * One of those that were notified may be this server's watchdog.  A client may just not
+ * have ended its subscription yet.  So if nobody came in the last pause, there is none for a
+ * time, and pauses cost little.  We go by the usual round trip, since the last one may
+ * include a time for which the watchdog was stopped.
  */
 void
-lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
+lt_begin_pause(LrIndex hold, const StoreOp *release)
 {
+	LrKey	   *key = lt_key_of(hold);
+	LrTopic		topic = lr_kind(lt_holds[hold].kind)->topic;
+	int			receivers = release->outcome == STORE_OK ? release->answer.count : 0;
+	int64		pause = PAUSE_ROUND_TRIPS * lr_usual_round_trip(release->store);
 	int64		now;
 
 	key->notified_elsewhere =
@@ -324,6 +313,7 @@ lt_begin_pause(LrKey *key, LrTopic topic, int receivers, int64 pause)
 	now = lr_now();
 	if (now < key->pause.not_before)
 		return;
+	pause = Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
 	key->pause.until = now + pause;
 	key->pause.not_before = key->pause.until + pause * VAIN_REST;
 }

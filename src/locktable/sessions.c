@@ -42,6 +42,13 @@ static LrIndex *to_wake = NULL;
 static int	nto_wake = 0;
 static bool wakes_watchdog = false;
 
+/* Several sessions share one. */
+static LWLock *
+sessions_signal_lock(LrIndex session)
+{
+	return lt_lwlock(LT_SIGNAL_LOCK + session % LT_SIGNAL_LOCKS);
+}
+
 /* ----------
  * Slots
  * ----------
@@ -69,7 +76,7 @@ lt_session_enter(void)
 void
 lt_session_leave(void)
 {
-	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
+	LWLock	   *lock = sessions_signal_lock(LrMyProcNumber);
 
 	lt_check_session_end();
 	LWLockAcquire(lock, LW_EXCLUSIVE);
@@ -154,7 +161,7 @@ sessions_signal(LrIndex session)
 {
 	const WakeUp *loser = &wake_ups[session];
 	LrSession  *s = &lt_sessions[session];
-	LWLock	   *lock = lt_signal_lock(session);
+	LWLock	   *lock = sessions_signal_lock(session);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	if (s->pid == loser->pid && !s->committing &&
@@ -214,7 +221,7 @@ lt_wake_all_waiters(void)
 void
 lt_lock(uint32 hash)
 {
-	locked = lt_partition(hash);
+	locked = lt_lwlock(hash % LT_PARTITIONS);
 	LWLockAcquire(locked, LW_EXCLUSIVE);
 }
 
@@ -224,7 +231,7 @@ lt_lock(uint32 hash)
 void
 lt_lock_shared(uint32 hash)
 {
-	locked = lt_partition(hash);
+	locked = lt_lwlock(hash % LT_PARTITIONS);
 	LWLockAcquire(locked, LW_SHARED);
 }
 
@@ -286,7 +293,7 @@ void
 lt_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
-	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
+	LWLock	   *lock = sessions_signal_lock(LrMyProcNumber);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->committing = committing;
@@ -326,7 +333,7 @@ bool
 lt_take_signal(void)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
-	LWLock	   *lock = lt_signal_lock(LrMyProcNumber);
+	LWLock	   *lock = sessions_signal_lock(LrMyProcNumber);
 
 	/* Look without the lock first: nearly always there was none. */
 	if (!s->signalled)
@@ -393,7 +400,7 @@ losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 {
 	uint32		n;
 
-	LWLockAcquire(lt_losses_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(lt_lwlock(LT_LOSSES_LOCK), LW_EXCLUSIVE);
 	n = pg_atomic_read_u32(&lt_table->losses.n);
 	if (n < LT_LOSSES)
 	{
@@ -403,7 +410,7 @@ losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 	}
 	else
 		pg_atomic_fetch_add_u64(&lt_table->losses.left_out, 1);
-	LWLockRelease(lt_losses_lock());
+	LWLockRelease(lt_lwlock(LT_LOSSES_LOCK));
 }
 
 /*
@@ -428,12 +435,12 @@ losses_take(LossRecord *r)
 
 	if (!losses_any())
 		return false;
-	LWLockAcquire(lt_losses_lock(), LW_EXCLUSIVE);
+	LWLockAcquire(lt_lwlock(LT_LOSSES_LOCK), LW_EXCLUSIVE);
 	n = pg_atomic_read_u32(&lt_table->losses.n);
 	*r = lt_table->losses.ring[lt_table->losses.first];
 	lt_table->losses.first = (lt_table->losses.first + 1) % LT_LOSSES;
 	pg_atomic_write_u32(&lt_table->losses.n, n - 1);
-	LWLockRelease(lt_losses_lock());
+	LWLockRelease(lt_lwlock(LT_LOSSES_LOCK));
 	return true;
 }
 
