@@ -387,24 +387,21 @@ refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 }
 
 /*
- * refusal_send_on --- hand on an operation that did not run, to this row or PART_xxx
+ * refusal_send_on --- hand on an operation that did not run, to this row; CLUSTER_NO_NODE:
+ * to that of the map, after a pause
  *
- * Nodes that disagree may redirect it back and forth: after REDIRECTS_MAX times it waits
- * for the map.
+ * Nodes that disagree may redirect it back and forth: after REDIRECTS_MAX times it goes by
+ * the map.
  */
 static void
-refusal_send_on(NodeBatch *b, StoreOp *op, int part, bool asking)
+refusal_send_on(NodeBatch *b, StoreOp *op, int row, bool asking)
 {
-	if (part == PART_LATER)
+	bool		at_once = row != CLUSTER_NO_NODE && ++op->sent.redirects <= REDIRECTS_MAX;
+
+	if (!at_once)
 		op->sent.redirects = 0;
-	else if (part >= 0 && ++op->sent.redirects > REDIRECTS_MAX)
-	{
-		op->sent.redirects = 0;
-		part = PART_BY_MAP;
-		asking = false;
-	}
 	op->sent.asking = asking;
-	batch_hand_on(&b->batch, op, part >= 0 ? PART_SENT_TO(part) : part);
+	batch_hand_on(&b->batch, op, at_once ? PART_SENT_TO(row) : PART_LATER);
 	b->handed_on++;
 }
 
@@ -451,18 +448,14 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
 	for (int i = 0; i < cmd->nops; i++)
 	{
 		StoreOp    *op = &b->batch.ops[cmd->first + i];
-		int			part = PART_LATER;
+		int			row = again ? CLUSTER_NO_NODE : refusal_other_node(b, words);
 
 		flight_never_ran(op, cmd);
 		if (op->args.together == 0)
 			op->args.alone = true;
-		if (!again)
-			part = refusal_other_node(b, words);
-		if (moved && (store_runs_once(op->kind) || part == b->batch.part))
-			part = CLUSTER_NO_NODE;
-		if (!again && part == CLUSTER_NO_NODE)
-			part = PART_BY_MAP;
-		refusal_send_on(b, op, part, ask);
+		if (moved && (store_runs_once(op->kind) || row == b->batch.part))
+			row = CLUSTER_NO_NODE;
+		refusal_send_on(b, op, row, ask);
 	}
 	return true;
 }

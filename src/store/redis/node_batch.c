@@ -680,6 +680,25 @@ node_batch_make(NodeBatch *b, NodeId node, const char *role, bool patient,
 	return redis_conn_make(&b->conn, role, judge);
 }
 
+NodeBatch *
+node_set_link(NodeSet *s, int row)
+{
+	NodeBatch  *b = s->node[row];
+
+	if (b != NULL)
+		return b;
+	b = calloc(1, s->method->link_size);
+	if (b == NULL ||
+		!node_batch_make(b, s->first + row, s->role, s->patient, s->judge && row == s->home))
+	{
+		free(b);
+		return NULL;
+	}
+	b->unread = !s->method->parted;
+	s->node[row] = b;
+	return b;
+}
+
 /*
  * node_batch_drop --- drop a batch without touching its operations
  *

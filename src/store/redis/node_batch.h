@@ -38,12 +38,9 @@
 
 /*
  * StoreSent.part of an operation in a batch at several nodes while it belongs to none of
- * them.  PART_BY_MAP: its node refused it, so it is routed again once the map names
- * another node for the slot, or after a while.  PART_LATER: it is routed again after a
- * pause.
+ * them.
  */
-#define PART_BY_MAP			(-1)
-#define PART_LATER			(-2)
+#define PART_LATER			(-2)	/* no node could serve it: route it after a pause */
 #define PART_ROUTE			(-3)	/* route it by the present map */
 #define PART_SENT_TO(row)	(-16 - (row))	/* a node has redirected it to this row */
 #define PART_SENT_ROW(part)	(-16 - (part))
@@ -236,6 +233,9 @@ typedef struct NodeSetMethod
 
 	/* Is each operation for one of the nodes only? */
 	bool		parted;
+
+	/* A NodeBatch, or what begins with one. */
+	size_t		link_size;
 } NodeSetMethod;
 
 struct NodeSet
@@ -255,6 +255,9 @@ struct NodeSet
 	bool		over;			/* its deadline has passed */
 	bool		leave;			/* end what cannot be sent now */
 };
+
+/* The batch at the node in this row, made if needed; NULL when out of memory. */
+extern NodeBatch *node_set_link(NodeSet *s, int row);
 
 /* Is the node at work? */
 static inline bool
@@ -284,13 +287,9 @@ typedef struct PartBatch
 	int64		refused_at;		/* when a node last sent an operation elsewhere */
 	int64		map_wanted_at;	/* when we last asked for a new map */
 	int64		map_until;		/* how long to wait for the first map */
-	uint32		routed_by;		/* topology_epoch() when operations were last routed */
-	int			tried_again;	/* retries because the keys of a script were
-								 * not all there */
+	int			tried_again;	/* retries of what a node could not serve */
 	bool		home_failed;	/* batch.error is that at "home" */
 } PartBatch;
-
-extern NodeBatch *part_batch_link(NodeSet *s, int row);
 
 /* See NodeSetMethod; the set is that of a PartBatch. */
 extern void part_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline);

@@ -23,54 +23,25 @@
 #include "store/redis/node_batch.h"
 
 /*
- * Pause before a retry after TRYAGAIN: the keys of the script are partly at another
- * node.
+ * Pause before an operation is sent again that its node could not serve: the map, or the
+ * keys of a slot, are on their way.
  */
-#define TRYAGAIN_PAUSE		(20 * LR_US_PER_MS)
+#define AGAIN_PAUSE			(20 * LR_US_PER_MS)
 
 /*
  * Retries of the watchdog.  After so many it leaves the operation for later: other
  * renewals wait for the end of its batch.
  */
-#define TRYAGAIN_PATIENCE	3
+#define AGAIN_PATIENCE		3
 
 /* How often to check whether the map has changed. */
 #define MAP_POLL			(5 * LR_US_PER_MS)
 
-/*
- * How long to wait for a change of the map.  After that the operation is sent by the
- * present map again, since the nodes may have disagreed.  Also the shortest interval at
- * which the watchdog is asked for a new map.
- */
-#define MAP_PATIENCE		(100 * LR_US_PER_MS)
+/* The shortest interval at which the watchdog is asked for a new map. */
+#define MAP_WANTED_AGAIN	(100 * LR_US_PER_MS)
 
 /* How many connections a process keeps. */
 #define LINKS_KEPT			16
-
-/*
- * part_batch_link --- the batch at the node in this row, made if needed; NULL when out
- * of memory
- */
-NodeBatch *
-part_batch_link(NodeSet *s, int row)
-{
-	NodeBatch  *b = s->node[row];
-
-	if (b == NULL)
-	{
-		b = calloc(1, sizeof(NodeBatch));
-		if (b == NULL)
-			return NULL;
-		if (!node_batch_make(b, s->first + row, s->role, s->patient,
-							 s->judge && row == s->home))
-		{
-			free(b);
-			return NULL;
-		}
-		s->node[row] = b;
-	}
-	return b;
-}
 
 /* ----------
  * Routing
@@ -104,13 +75,20 @@ parts_is_open(const StoreOp *op)
 }
 
 /*
- * cluster_any_node --- a row for what concerns no key
+ * parts_owner --- the row that the map names for an operation, and the epoch of its slot;
+ * CLUSTER_NO_NODE if there is none, or the map is not that of our settings
  */
 static int
-cluster_any_node(const PartBatch *c)
+parts_owner(const PartBatch *c, const StoreOp *op, uint32 *epoch)
 {
-	int			row = c->set.home;
+	int			row = CLUSTER_NO_NODE;
 
+	if (!cluster_is_of(lr_place))
+		return CLUSTER_NO_NODE;
+	if (op->kind < STORE_CALLS)
+		return cluster_owner(op->sent.slot, epoch);
+	if (c->set.home != CLUSTER_NO_NODE)
+		return c->set.home;
 	for (int i = 0; i < SLOT_COUNT && row == CLUSTER_NO_NODE; i++)
 		row = cluster_owner(i, NULL);
 	return row;
@@ -132,34 +110,25 @@ cluster_is_taken(const PartBatch *c, int row)
 /*
  * parts_choose --- the row to send an operation to; CLUSTER_NO_NODE: not known yet
  *
- * An operation redirected to a known row goes there.  One refused by the node of its slot
- * waits until the map changes, or for MAP_PATIENCE.  All operations wait until the map is
- * that of our settings.
+ * An operation redirected to a known row goes there, and all others to that of the map.
  */
 static int
 parts_choose(const PartBatch *c, StoreOp *op)
 {
-	uint32		epoch;
+	bool		sent_on = op->sent.part <= PART_SENT_TO(0) && cluster_is_of(lr_place);
+	uint32		epoch = 0;
 	int			row;
 
 	if (c->set.n == 1)
 		return 0;
-	if (!cluster_is_of(lr_place))
+	row = sent_on ? PART_SENT_ROW(op->sent.part) : parts_owner(c, op, &epoch);
+	if (cluster_is_taken(c, row))
 		return CLUSTER_NO_NODE;
-	if (op->sent.part <= PART_SENT_TO(0))
-		return PART_SENT_ROW(op->sent.part);
-	if (op->kind >= STORE_CALLS)
+	if (!sent_on && row != CLUSTER_NO_NODE)
 	{
-		row = cluster_any_node(c);
-		return cluster_is_taken(c, row) ? CLUSTER_NO_NODE : row;
+		op->sent.topology = epoch;
+		op->sent.asking = false;
 	}
-	row = cluster_owner(op->sent.slot, &epoch);
-	if (cluster_is_taken(c, row) ||
-		(op->sent.part == PART_BY_MAP && epoch == op->sent.topology &&
-		 lr_now() - c->refused_at < MAP_PATIENCE))
-		return CLUSTER_NO_NODE;
-	op->sent.topology = epoch;
-	op->sent.asking = false;
 	return row;
 }
 
@@ -172,8 +141,7 @@ static bool
 cluster_has_none(const PartBatch *c, const StoreOp *op)
 {
 	return cluster_is_of(lr_place) && cluster_was_asked() &&
-		(op->kind >= STORE_CALLS ? cluster_any_node(c) :
-		 cluster_owner(op->sent.slot, NULL)) == CLUSTER_NO_NODE;
+		parts_owner(c, op, NULL) == CLUSTER_NO_NODE;
 }
 
 /*
@@ -215,7 +183,7 @@ static void
 parts_join(PartBatch *c, int row, int n)
 {
 	StoreBatch *batch = &c->set.batch;
-	NodeBatch  *b = part_batch_link(&c->set, row);
+	NodeBatch  *b = node_set_link(&c->set, row);
 
 	if (b != NULL)
 	{
@@ -232,23 +200,17 @@ parts_join(PartBatch *c, int row, int n)
 }
 
 /*
- * parts_rests --- is the operation not to be sent now, as the keys of its slot are partly
- * at another node?
- *
- * The same goes while the link to the row that it was redirected to is still busy with the
- * node that was there before.
+ * parts_rests --- is the operation not to be sent now, as its node could not serve it?
  */
 static bool
 parts_rests(PartBatch *c, StoreOp *op, int64 now)
 {
-	if (op->sent.part <= PART_SENT_TO(0) && cluster_is_taken(c, PART_SENT_ROW(op->sent.part)))
-		op->sent.part = PART_LATER;
 	if (op->sent.part != PART_LATER)
 		return false;
-	if (c->set.patient && c->tried_again >= TRYAGAIN_PATIENCE)
+	if (c->set.patient && c->tried_again >= AGAIN_PATIENCE)
 		parts_give_up(c, op);
-	else if (now < c->refused_at + TRYAGAIN_PAUSE)
-		c->set.look_at = Min(c->set.look_at, c->refused_at + TRYAGAIN_PAUSE);
+	else if (now < c->refused_at + AGAIN_PAUSE)
+		c->set.look_at = Min(c->set.look_at, c->refused_at + AGAIN_PAUSE);
 	else
 		return false;
 	return true;
@@ -261,7 +223,7 @@ static void
 parts_want_map(PartBatch *c, int64 now)
 {
 	c->set.look_at = Min(c->set.look_at, now + MAP_POLL);
-	if (now - c->map_wanted_at >= MAP_PATIENCE)
+	if (now - c->map_wanted_at >= MAP_WANTED_AGAIN)
 	{
 		c->map_wanted_at = now;
 		cluster_want_map();
@@ -280,7 +242,6 @@ parts_route(PartBatch *c)
 	bool		again = false;
 	char		why[sizeof(batch->error.detail)];
 
-	c->routed_by = topology_epoch();
 	c->set.look_at = LR_NEVER;
 	for (int i = 0; i < batch->nops; i++)
 	{
@@ -289,10 +250,10 @@ parts_route(PartBatch *c)
 
 		if (!parts_is_open(op) || parts_rests(c, op, now))
 			continue;
-		again = again || op->sent.part == PART_LATER;
 		row = parts_choose(c, op);
 		if (row != CLUSTER_NO_NODE)
 		{
+			again = again || op->sent.part == PART_LATER;
 			op->sent.part = row;
 			n[row]++;
 			batch->left--;
@@ -304,7 +265,7 @@ parts_route(PartBatch *c)
 		}
 		else
 		{
-			op->sent.part = PART_BY_MAP;
+			op->sent.part = PART_LATER;
 			parts_want_map(c, now);
 		}
 	}
@@ -365,7 +326,7 @@ parts_end_open(PartBatch *c)
 		StoreOp    *op = &c->set.batch.ops[i];
 
 		if (parts_is_open(op))
-			parts_fail_op(c, op, ERRCODE_STORE_FAILED, op->sent.part == PART_LATER ?
+			parts_fail_op(c, op, ERRCODE_STORE_FAILED, parts_owner(c, op, NULL) != CLUSTER_NO_NODE ?
 						  "The slot of the key is being moved to another node." : why);
 	}
 	c->set.look_at = LR_NEVER;
@@ -393,8 +354,7 @@ part_batch_look(NodeSet *s)
 	s->batch.left += handed_on;
 	if (handed_on > 0)
 		c->refused_at = lr_now();
-	if (s->batch.left > 0 &&
-		(handed_on > 0 || lr_now() >= s->look_at || c->routed_by != topology_epoch()))
+	if (s->batch.left > 0 && (handed_on > 0 || lr_now() >= s->look_at))
 		parts_route(c);
 	if (s->batch.left > 0)
 		parts_end_open(c);

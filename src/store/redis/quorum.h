@@ -116,9 +116,6 @@ typedef struct QuorumLink
  */
 #define LINGER_TIME			(20 * LR_US_PER_MS)
 
-/* NULL when out of memory. */
-extern QuorumLink *link_make(NodeId node, const char *role, bool patient);
-
 /* Forget the copies from this one on, which were not handed over. */
 extern void link_cut(QuorumLink *l, int from);
 
@@ -200,8 +197,7 @@ typedef struct QuorumOp
 
 typedef struct QuorumBatch
 {
-	NodeSet		set;			/* its nodes are those of the links */
-	QuorumLink *link[LR_MAX_MASTERS];	/* NULL: not needed so far, or out of memory */
+	NodeSet		set;
 	/* All operations are looked at again if one of these has changed. */
 	uint32		silent;			/* nodes (bits) not worth waiting for */
 	uint32		epochs;			/* sum of their socket epochs, connections and lives */
@@ -211,6 +207,13 @@ typedef struct QuorumBatch
 	QuorumOp   *states;
 	int			nstates;		/* allocated states */
 } QuorumBatch;
+
+/* The link to the node in this row; NULL: not needed so far, or out of memory. */
+static inline QuorumLink *
+quorum_link(const QuorumBatch *b, int row)
+{
+	return (QuorumLink *) b->set.node[row];
+}
 
 /*
  * Size of the group that begins with this operation; 1 if it is not taken together with

@@ -36,8 +36,8 @@ quorum_batch_drop(NodeSet *s)
 
 	batch_forget(&b->set.batch);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
-		if (b->link[i] != NULL)
-			link_cancel(b->link[i]);
+		if (quorum_link(b, i) != NULL)
+			link_cancel(quorum_link(b, i));
 }
 
 /*
@@ -46,7 +46,7 @@ quorum_batch_drop(NodeSet *s)
 static void
 quorum_catch_up(QuorumBatch *b, int row)
 {
-	NodeBatch  *node = &b->link[row]->node;
+	NodeBatch  *node = &quorum_link(b, row)->node;
 
 	node_batch_process(node, true, false);
 	node_batch_check_time(node);
@@ -65,13 +65,10 @@ quorum_look_where(QuorumBatch *b)
 	b->set.needed = masters_quorum(lr_nmasters);
 	for (int i = 0; i < LR_MAX_MASTERS; i++)
 	{
-		QuorumLink *l = b->link[i];
+		QuorumLink *l = i < b->set.n ? (QuorumLink *) node_set_link(&b->set, i) : quorum_link(b, i);
 
-		if (l == NULL && i < b->set.n)
-			l = b->link[i] = link_make(NODE_MASTER + i, b->set.role, b->set.patient);
 		if (l == NULL)
 			continue;
-		b->set.node[i] = &l->node;
 		if (l->node.batch.active &&
 			(i >= b->set.n || redis_target_is_outdated(&l->node.target)))
 			node_batch_abandon(&l->node);
@@ -131,7 +128,7 @@ quorum_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 	}
 	for (int row = 0; row < b->set.n; row++)
 	{
-		QuorumLink *l = b->link[row];
+		QuorumLink *l = quorum_link(b, row);
 		int			owed;
 		int			put = 0;
 
@@ -191,10 +188,10 @@ quorum_batch_abandon(NodeSet *s)
 				quorum_settle(b, k, STORE_UNKNOWN);
 	}
 	for (int i = 0; i < b->set.n; i++)
-		if (b->link[i] != NULL)
+		if (quorum_link(b, i) != NULL)
 		{
-			link_cancel(b->link[i]);
-			node_batch_process(&b->link[i]->node, false, false);
+			link_cancel(quorum_link(b, i));
+			node_batch_process(&quorum_link(b, i)->node, false, false);
 		}
 	batch_set_error(&b->set.batch, ERRCODE_STORE_FAILED,
 					"The request was given up before it was answered.");
@@ -207,6 +204,6 @@ quorum_batch_closed(NodeSet *s)
 	QuorumBatch *b = (QuorumBatch *) s;
 
 	for (int i = 0; i < s->n; i++)
-		if (b->link[i] != NULL)
-			link_reset(b->link[i]);
+		if (quorum_link(b, i) != NULL)
+			link_reset(quorum_link(b, i));
 }

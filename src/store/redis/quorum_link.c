@@ -72,25 +72,6 @@ link_reset(QuorumLink *l)
 	l->mine = l->nheard = l->heard_to = 0;
 }
 
-/*
- * link_make --- a link to the node in this row; NULL when out of memory
- */
-QuorumLink *
-link_make(NodeId node, const char *role, bool patient)
-{
-	QuorumLink *l = calloc(1, sizeof(QuorumLink));
-
-	if (l == NULL)
-		return NULL;
-	if (!node_batch_make(&l->node, node, role, patient, false))
-	{
-		free(l);
-		return NULL;
-	}
-	l->node.unread = true;
-	return l;
-}
-
 /* ----------
  * Copies
  * ----------

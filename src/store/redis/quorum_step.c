@@ -56,7 +56,7 @@
 static StoreOp *
 quorum_copy(const QuorumBatch *b, int row, int which)
 {
-	const QuorumLink *l = b->link[row];
+	const QuorumLink *l = quorum_link(b, row);
 	int			at = b->states[which].copy[row];
 
 	return l != NULL && at >= 0 ? &l->copies[at] : NULL;
@@ -83,7 +83,7 @@ quorum_may_vote(const QuorumLink *l, const StoreOp *copy)
 static void
 quorum_void_others(QuorumBatch *b, int row)
 {
-	QuorumLink *l = b->link[row];
+	QuorumLink *l = quorum_link(b, row);
 	uint32		life = node_generation(NODE_MASTER + row);
 
 	if (life == b->life[row] || l == NULL)
@@ -112,7 +112,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 	memset(votes, 0, sizeof(QuorumVote) * LR_MAX_MASTERS);
 	for (int i = 0; i < b->set.n; i++)
 	{
-		const QuorumLink *l = b->link[i];
+		const QuorumLink *l = quorum_link(b, i);
 		const StoreOp *copy = quorum_copy(b, i, which);
 		bool		heard;
 
@@ -145,7 +145,7 @@ quorum_votes(const QuorumBatch *b, int which, QuorumVote *votes)
 int
 quorum_put(QuorumBatch *b, int row, int which, const StoreOp *ops, int n, StoreOpKind kind)
 {
-	QuorumLink *l = b->link[row];
+	QuorumLink *l = quorum_link(b, row);
 	int			used = l->used;
 	int			put = 0;
 
@@ -174,7 +174,7 @@ quorum_is_undone(const QuorumBatch *b, int row, int which, int n)
 	{
 		int			undo = b->states[which + k].undo[row];
 
-		if (undo >= 0 && !copy_is_plain(&b->link[row]->copies[undo]))
+		if (undo >= 0 && !copy_is_plain(&quorum_link(b, row)->copies[undo]))
 			return false;
 	}
 	return (b->states[which].left_out & (1U << row)) == 0;
@@ -190,9 +190,9 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 	const StoreOp *ops = &b->set.batch.ops[which];
 
 	for (int i = 0; i < b->set.n; i++)
-		if (b->link[i] != NULL && b->states[which].copy[i] < 0 &&
+		if (quorum_link(b, i) != NULL && b->states[which].copy[i] < 0 &&
 			quorum_is_undone(b, i, which, n))
-			link_ask(b->link[i], quorum_put(b, i, which, ops, n, ops->kind),
+			link_ask(quorum_link(b, i), quorum_put(b, i, which, ops, n, ops->kind),
 					 b->set.batch.deadline);
 }
 
@@ -203,7 +203,7 @@ quorum_ask_rest(QuorumBatch *b, int which, int n)
 static bool
 quorum_undo_one(QuorumBatch *b, int row, int which, uint32 *left_out, bool quiet)
 {
-	QuorumLink *l = b->link[row];
+	QuorumLink *l = quorum_link(b, row);
 	QuorumOp   *s = &b->states[which];
 	const StoreOp *op = &b->set.batch.ops[which];
 	StoreOp    *copy = quorum_copy(b, row, which);
@@ -249,7 +249,7 @@ quorum_undo(QuorumBatch *b, int which, int n, bool quiet)
 
 		for (int k = 0; k < n; k++)
 			put += quorum_undo_one(b, i, which + k, &b->states[which].left_out, quiet);
-		link_ask(b->link[i], put, b->set.batch.deadline);
+		link_ask(quorum_link(b, i), put, b->set.batch.deadline);
 	}
 }
 
@@ -279,7 +279,7 @@ quorum_undoes_all(const QuorumBatch *b, int which, int n)
 		for (int k = 0; k < n; k++)
 			if (s[k].undo[i] < 0)
 				return false;
-		if (b->link[i]->node.conn.state != CONN_READY)
+		if (quorum_link(b, i)->node.conn.state != CONN_READY)
 			return false;
 		reached++;
 	}
@@ -301,8 +301,8 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 	s->attempt++;
 	s->first = -1;
 	for (int i = 0; i < b->set.n && s->first < 0; i++)
-		if (b->link[i] != NULL && quorum_is_undone(b, i, which, n) &&
-			node_batch_is_connected(&b->link[i]->node) && !b->link[i]->node.batch.active &&
+		if (quorum_link(b, i) != NULL && quorum_is_undone(b, i, which, n) &&
+			node_batch_is_connected(&quorum_link(b, i)->node) && !quorum_link(b, i)->node.batch.active &&
 			!node_is_silent(NODE_MASTER + i))
 			s->first = i;
 	for (int k = 0; k < n; k++)
@@ -313,7 +313,7 @@ quorum_begin_attempt(QuorumBatch *b, int which, int n)
 	}
 	s->phase = s->first >= 0 ? PHASE_FIRST : PHASE_ASKED;
 	if (s->first >= 0)
-		link_ask(b->link[s->first],
+		link_ask(quorum_link(b, s->first),
 				 quorum_put(b, s->first, which, &b->set.batch.ops[which], n, STORE_CREATE),
 				 b->set.batch.deadline);
 	else
@@ -350,7 +350,7 @@ quorum_raise(QuorumBatch *b, int which, const QuorumVote *votes)
 	for (int i = 0; i < b->set.n; i++)
 		if (votes[i].copy != NULL && votes[i].copy->outcome == STORE_OK &&
 			votes[i].copy->answer.fence != op->answer.fence)
-			link_ask(b->link[i], quorum_put(b, i, which, &mint, 1, STORE_MINT),
+			link_ask(quorum_link(b, i), quorum_put(b, i, which, &mint, 1, STORE_MINT),
 					 b->set.batch.deadline);
 	return true;
 }
@@ -387,7 +387,7 @@ quorum_turn_force(QuorumBatch *b, int which)
 		force = *seen;
 		force.text = owner;
 		force.text_len = strlen(owner);
-		link_ask(b->link[i], quorum_put(b, i, which, &force, 1, STORE_FORCE),
+		link_ask(quorum_link(b, i), quorum_put(b, i, which, &force, 1, STORE_FORCE),
 				 b->set.batch.deadline);
 	}
 }
@@ -440,9 +440,9 @@ quorum_watch(QuorumBatch *b, int which)
 		int			at = b->states[which].copy[i];
 
 		if (copy != NULL && copy->outcome == STORE_PENDING)
-			b->link[i]->notes[at].fate = COPY_RENEWS;
+			quorum_link(b, i)->notes[at].fate = COPY_RENEWS;
 		else if (copy != NULL)
-			quorum_repair(b->link[i], at);
+			quorum_repair(quorum_link(b, i), at);
 	}
 }
 
@@ -503,7 +503,7 @@ quorum_explain(QuorumBatch *b, int which, StoreOutcome outcome)
 	error->detail[0] = error->address[0] = '\0';
 	for (int i = 0; i < b->set.n && len < sizeof(error->detail); i++)
 	{
-		const QuorumLink *l = b->link[i];
+		const QuorumLink *l = quorum_link(b, i);
 		const StoreOp *copy = quorum_copy(b, i, which);
 		const char *words = "Its answer would have changed nothing.";
 
@@ -581,9 +581,9 @@ quorum_note_nodes(const QuorumBatch *b, int which)
 	for (int i = 0; i < b->set.n; i++)
 	{
 		StoreOp    *copy = quorum_copy(b, i, which);
-		bool		has = copy != NULL && copy_may_have(copy, b->link[i]);
+		bool		has = copy != NULL && copy_may_have(copy, quorum_link(b, i));
 
-		if (op->kind == STORE_RELEASE ? copy == NULL || copy_may_keep(copy, b->link[i]) : has)
+		if (op->kind == STORE_RELEASE ? copy == NULL || copy_may_keep(copy, quorum_link(b, i)) : has)
 			op->sent.nodes |= 1U << i;
 		if (op->kind == STORE_CREATE &&
 			(copy == NULL || (copy->outcome != STORE_OK && copy->kind == STORE_CREATE)))
@@ -698,7 +698,7 @@ quorum_lingers(QuorumBatch *b, int which)
 	for (int i = 0; i < b->set.n && s->phase != PHASE_RAISE && !b->set.over; i++)
 	{
 		const StoreOp *copy = quorum_copy(b, i, which);
-		const RedisConn *c = copy != NULL ? &b->link[i]->node.conn : NULL;
+		const RedisConn *c = copy != NULL ? &quorum_link(b, i)->node.conn : NULL;
 		int64		until = s->linger_until;
 
 		if (copy == NULL || copy->outcome != STORE_PENDING || (b->silent & (1U << i)) != 0)
@@ -828,7 +828,7 @@ quorum_look_at(QuorumBatch *b, int which, int n)
 bool
 quorum_hear(QuorumBatch *b, int row)
 {
-	QuorumLink *l = b->link[row];
+	QuorumLink *l = quorum_link(b, row);
 	bool		heard = false;
 
 	for (int i = l->heard_to; i < l->used && link_has_news(l); i++)
@@ -864,7 +864,7 @@ quorum_hear_all(QuorumBatch *b)
 	{
 		news = false;
 		for (int i = 0; i < b->set.n; i++)
-			if (b->link[i] != NULL)
+			if (quorum_link(b, i) != NULL)
 				news = quorum_hear(b, i) || news;
 	}
 }
@@ -878,8 +878,8 @@ void
 quorum_send_behind(QuorumBatch *b)
 {
 	for (int i = 0; i < b->set.n; i++)
-		if (b->link[i] != NULL && b->link[i]->node.batch.active)
-			node_batch_process(&b->link[i]->node, false, false);
+		if (quorum_link(b, i) != NULL && quorum_link(b, i)->node.batch.active)
+			node_batch_process(&quorum_link(b, i)->node, false, false);
 }
 
 /*
@@ -897,8 +897,8 @@ quorum_is_changed(QuorumBatch *b)
 	{
 		if (node_is_silent(NODE_MASTER + i) && (b->set.patient || lr_watchdog_running()))
 			silent |= 1U << i;
-		if (b->link[i] != NULL)
-			epochs += b->link[i]->node.conn.socket.epoch + b->link[i]->node.connection;
+		if (quorum_link(b, i) != NULL)
+			epochs += quorum_link(b, i)->node.conn.socket.epoch + quorum_link(b, i)->node.connection;
 		quorum_void_others(b, i);
 		epochs += b->life[i];
 	}
@@ -934,7 +934,7 @@ quorum_look(QuorumBatch *b)
 	if (!batch_finish(&b->set.batch))
 		return;
 	for (int i = 0; i < b->set.n; i++)
-		if (b->link[i] != NULL)
-			link_cancel(b->link[i]);
+		if (quorum_link(b, i) != NULL)
+			link_cancel(quorum_link(b, i));
 	quorum_send_behind(b);
 }

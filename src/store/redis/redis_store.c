@@ -60,6 +60,7 @@ static const NodeSetMethod parts_method = {
 	.abandon = part_batch_abandon,
 	.drop = part_batch_drop,
 	.parted = true,
+	.link_size = sizeof(NodeBatch),
 };
 
 static const NodeSetMethod masters_method = {
@@ -68,6 +69,7 @@ static const NodeSetMethod masters_method = {
 	.abandon = quorum_batch_abandon,
 	.drop = quorum_batch_drop,
 	.closed = quorum_batch_closed,
+	.link_size = sizeof(QuorumLink),
 };
 
 /* ----------
@@ -320,7 +322,7 @@ redis_open(const char *role)
 	redis_set_init(&h->cluster.set, &parts_method, NODE_MASTER, NODE_MASTERS, NODE_NONE, role);
 	redis_set_init(&h->masters.set, &masters_method, NODE_MASTER, 0, NODE_NONE, role);
 	h->set = &h->one.set;
-	if (part_batch_link(h->set, 0) == NULL)
+	if (node_set_link(h->set, 0) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));

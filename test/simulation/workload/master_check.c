@@ -419,8 +419,8 @@ static void
 check_given_back(const StoreOp *op)
 {
 	for (int i = 0; i < looked_at->set.n && !is_short_of_memory; i++)
-		if (looked_at->link[i] != NULL && 
-			!is_given_back(looked_at->link[i], looked_at->life[i], op->owner))
+		if (quorum_link(looked_at, i) != NULL && 
+			!is_given_back(quorum_link(looked_at, i), looked_at->life[i], op->owner))
 			sim_fail("left behind", "%s is not had, master %d may grant it, and is not told to release it",
 					 op->name, i);
 }
