@@ -48,10 +48,9 @@
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
 
-/* TIME and PROBE; CREATE and SET of a move; FACTS */
-#define MAX_HEADERS			2
+/* CREATE and SET of a move; FACTS */
 #define MAX_ITEM_OPS		2
-#define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
+#define MAX_OPS				(DUE_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
 /*
  * due_batch_make --- make an empty batch for a store, which lives as long as the process
@@ -138,21 +137,6 @@ add_header_op(DueBatch *b, StoreOpKind kind)
 }
 
 /*
- * due_batch_needs_proof --- see watchdog.h
- *
- * If one lock may be refused, we have to distinguish that from a store that refuses
- * all.
- */
-bool
-due_batch_needs_proof(const DueBatch *b)
-{
-	for (int i = 0; i < b->nitems; i++)
-		if (b->items[i].op.args.alone || b->items[i].action == DUE_MOVE)
-			return true;
-	return false;
-}
-
-/*
  * add_items --- add the operations of all items, by action and kind
  *
  * Only adjacent operations can share a command.  The items come in no order, since
@@ -173,13 +157,11 @@ add_items(DueBatch *b)
 }
 
 void
-due_batch_fill(DueBatch *b, bool probe, bool facts)
+due_batch_fill(DueBatch *b, bool facts)
 {
 	b->nops = 0;
 	add_header_op(b, STORE_TIME);
-	if (probe)
-		add_header_op(b, STORE_PROBE);
-	b->nheaders = b->nops;
+	add_header_op(b, STORE_PROBE);
 	add_items(b);
 	if (facts)
 		add_header_op(b, STORE_FACTS);

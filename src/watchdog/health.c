@@ -288,7 +288,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 			continue;
 		answered = answered && was_answered(ops[i].outcome);
 		usable = usable && is_usable(&ops[i]) &&
-			(i >= b->nheaders || ops[i].outcome == STORE_OK);
+			(i >= DUE_HEADERS || ops[i].outcome == STORE_OK);
 	}
 	if (answered)
 		node_set_silent(h->node, false);
@@ -344,15 +344,6 @@ health_next(const StoreHealth *h)
 	bool		steady = h->state == NODE_UP && !node_is_silent(h->node);
 
 	return steady ? h->next_probe : h->next_try;
-}
-
-/* A store may be loading when a new connection is made. */
-bool
-health_wants_proof(const StoreHealth *h, const DueBatch *b)
-{
-	if (h->state != NODE_UP || !b->store->connected(b->handle))
-		return true;
-	return due_batch_needs_proof(b);
 }
 
 bool

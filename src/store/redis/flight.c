@@ -168,17 +168,6 @@ flight_ground(NodeBatch *b)
 	}
 }
 
-/*
- * flight_start_pass --- start again at the first operation, for those that are still
- * open
- */
-void
-flight_start_pass(NodeBatch *b)
-{
-	b->next = 0;
-	b->proving = false;
-}
-
 /* ----------
  * Error replies
  *
@@ -200,24 +189,6 @@ refusal_report(const NodeBatch *b)
 
 	if (!b->patient && store_has_failed(error->sqlstate))
 		node_report_error(b->target.node, b->target.place, error->detail);
-}
-
-/*
- * refusal_of_rest --- the node refuses everybody: all open operations get this outcome
- *
- * Operations already carried out go on waiting for replicas.
- */
-void
-refusal_of_rest(NodeBatch *b, StoreOutcome outcome)
-{
-	StoreBatch *batch = &b->batch;
-
-	for (int i = 0; i < batch->nops; i++)
-	{
-		if (batch->ops[i].outcome == STORE_PENDING && !batch->ops[i].sent.done &&
-			batch_has(batch, &batch->ops[i]))
-			batch_settle(batch, &batch->ops[i], outcome);
-	}
 }
 
 /*
@@ -269,9 +240,9 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
  * lock?
  *
  * Redis checks the rights to all keys before it runs a script, so one key that is not
- * allowed keeps the others from being served.  The watchdog does this even for a single
- * lock, to find out whether the node refuses this one or all.  Locks that are taken
- * together are never separated.
+ * allowed keeps the others from being served.  A node that refuses all need not be asked
+ * for each.  The watchdog does this even for a single lock, until it knows whether the node
+ * refuses this one or all.  Locks that are taken together are never separated.
  */
 static bool
 refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
@@ -280,7 +251,7 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 	const StoreOp *op = &b->batch.ops[cmd->first];
 
 	return redis_op_group(op) > 1 && op->args.together == 0 &&
-		b->passes < PASSES_MAX && !redis_words_concern_all(words) &&
+		b->passes < PASSES_MAX && !b->refuses && !redis_words_concern_all(words) &&
 		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
 }
 
@@ -299,7 +270,6 @@ refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
 		if (outcome == STORE_DENIED)
 			flight_never_ran(&b->batch.ops[i], cmd);
 	}
-	b->doubt = true;
 }
 
 /*
@@ -362,27 +332,18 @@ static bool
 refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
 {
 	StoreOp    *ops = &b->batch.ops[cmd->first];
-	bool		is_proof = cmd->kind == COMMAND_PROOF;
-	LuaId		script = REDIS_PROOF_SCRIPT;
+	LuaId		script;
 
 	if (!redis_words_begin(v->str, "NOSCRIPT") || b->passes >= PASSES_MAX ||
-		(!is_proof && !redis_op_script(ops, &script)))
+		!redis_op_script(ops, &script))
 		return false;
 
 	b->loaded &= ~SCRIPT_BIT(script);
 	for (int i = 0; i < cmd->nops; i++)
 		flight_never_ran(&ops[i], cmd);
-	if (b->unread && !is_proof && ops->kind == STORE_CREATE && refusal_is_undone(b, ops))
-	{
+	if (b->unread && ops->kind == STORE_CREATE && refusal_is_undone(b, ops))
 		for (int i = 0; i < cmd->nops; i++)
 			batch_settle(&b->batch, &ops[i], STORE_DOWN);
-		return true;
-	}
-	if (is_proof)
-	{
-		b->passes++;
-		flight_start_pass(b);
-	}
 	return true;
 }
 
@@ -440,8 +401,7 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
 	bool		ask = redis_words_begin(words, "ASK ");
 	bool		again = redis_words_begin(words, "TRYAGAIN");
 
-	if (b->target.kind != TARGET_SHARD || cmd->kind != COMMAND_OPS ||
-		!(moved || ask || again))
+	if (b->target.kind != TARGET_SHARD || !(moved || ask || again))
 		return false;
 	if (moved)
 		cluster_want_map();
@@ -464,8 +424,7 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
  * refusal_take --- take an error reply to a command
  *
  * If it was for several locks, one of them may be the cause.  They are retried one by
- * one, in the same batch, but only if a script without a key shows that the node runs
- * scripts: otherwise thousands of commands might be refused one by one.
+ * one, in the same batch, unless it has refused a script without a key, too.
  */
 void
 refusal_take(NodeBatch *b, const RedisCommand *cmd)
@@ -480,16 +439,15 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 	if (refusal_not_loaded(b, cmd, v) || refusal_redirects(b, cmd, v->str))
 		return;
 	outcome = redis_error_words(v, b->target.url.user, words, sizeof(words));
-	if (cmd->kind == COMMAND_OPS && ops->kind == STORE_FACTS)
+	if (ops->kind == STORE_FACTS)
 	{
 		/* Not worth failing for: INFO is not needed. */
 		batch_settle(&b->batch, ops, outcome);
 		return;
 	}
 	refusal_note(b, outcome, words);
-	if (cmd->kind == COMMAND_PROOF)
-		refusal_of_rest(b, outcome);
-	else if (refusal_may_go_alone(b, cmd, words))
+	b->refuses = b->refuses || ops->kind == STORE_PROBE;
+	if (refusal_may_go_alone(b, cmd, words))
 		refusal_go_alone(b, cmd, outcome);
 	else
 	{
@@ -711,7 +669,7 @@ left_may_begin(const NodeBatch *b)
 	const StoreBatch *batch = &b->batch;
 
 	if (!batch->active || b->conn.state != CONN_READY || !resp_out_is_empty(&b->conn.out) ||
-		b->next < batch->nops || b->passes != 1 || b->reconnected || b->doubt || b->drop ||
+		b->next < batch->nops || b->passes != 1 || b->reconnected || b->drop ||
 		b->left_n + batch->nops > LEFT_MAX)
 		return false;
 	for (int i = 0; i < batch->nops; i++)

@@ -79,7 +79,7 @@ nbatch_connection_gone(NodeBatch *b, bool try_again)
 		b->target.node != NODE_NONE)
 	{
 		b->reconnected = true;
-		flight_start_pass(b);
+		b->next = 0;
 		redis_conn_open(&b->conn, &b->target, b->batch.deadline);
 		return;
 	}
@@ -141,19 +141,15 @@ pass_put(NodeBatch *b, int first, int n)
 {
 	RespOut    *out = &b->conn.out;
 	uint64		starts_at = out->put;
-	LuaId		script = REDIS_PROOF_SCRIPT;
+	LuaId		script;
 
-	if (n > 0)
-		redis_put_ops(out, &b->batch.ops[first], n, ~b->loaded,
-					  redis_conn_has_shards(&b->conn));
-	else
-		redis_put_proof(out, ~b->loaded);
+	redis_put_ops(out, &b->batch.ops[first], n, ~b->loaded, redis_conn_has_shards(&b->conn));
 	if (out->failed)
 	{
 		resp_out_undo(out, starts_at);
 		return false;
 	}
-	if (n == 0 || redis_op_script(&b->batch.ops[first], &script))
+	if (redis_op_script(&b->batch.ops[first], &script))
 		b->loaded |= SCRIPT_BIT(script);
 	return true;
 }
@@ -242,27 +238,6 @@ pass_encode_next(NodeBatch *b)
 }
 
 /*
- * pass_encode_proof --- ask whether the node runs scripts at all, by a call without keys
- *
- * If there is no memory even for that, what was refused stays refused, but only after
- * everything in flight has been answered.
- */
-static void
-pass_encode_proof(NodeBatch *b)
-{
-	uint64		starts_at = b->conn.out.put;
-
-	if (!pass_put(b, 0, 0))
-	{
-		if (!flight_is_any(b))
-			refusal_of_rest(b, STORE_REFUSED);
-		return;
-	}
-	b->proving = true;
-	flight_push(b, COMMAND_PROOF, 0, 0, starts_at, lr_now());
-}
-
-/*
  * pass_send --- send as many commands as the ring, the buffer and the kernel accept
  *
  * False if the connection was lost.
@@ -277,12 +252,10 @@ pass_send(NodeBatch *b)
 	{
 		bool		more;
 
-		if (b->doubt && !b->runs_scripts && !b->proving)
-			pass_encode_proof(b);
 		while (b->next < batch->nops && !pass_is_to_send(b, &batch->ops[b->next]))
 			b->next++;
 		more = (b->next < batch->nops || b->wanted > 0) &&
-			b->flight_n < FLIGHT_MAX - 1 && !b->proving;
+			b->flight_n < FLIGHT_MAX - 1;
 		if (more && !resp_out_is_high(out))
 		{
 			if (b->next < batch->nops)
@@ -394,12 +367,6 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 	bool		good = true;
 	LuaId		script;
 
-	if (cmd->kind == COMMAND_PROOF)
-	{
-		b->proving = false;
-		b->runs_scripts = true;
-		return redis_take_proof(v);
-	}
 	if (redis_op_script(ops, &script))
 	{
 		b->runs_scripts = true;
@@ -592,7 +559,7 @@ node_batch_process(NodeBatch *b, bool readable, bool briefly)
 		{
 			/* A script was not loaded, or a lock needs its own command: the next pass. */
 			b->passes++;
-			flight_start_pass(b);
+			b->next = 0;
 		}
 		if (!pass_send(b))
 		{
@@ -870,7 +837,7 @@ nbatch_begin(NodeBatch *b, int64 now)
 	b->next = 0;
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
-	b->runs_scripts = b->doubt = b->proving = false;
+	b->runs_scripts = b->refuses = false;
 	b->wanted = b->ndone = b->handed_on = 0;
 	if (!b->batch.active)
 		return;

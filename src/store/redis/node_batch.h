@@ -54,7 +54,6 @@
 typedef enum RedisCommandKind
 {
 	COMMAND_OPS,
-	COMMAND_PROOF,				/* does the node run scripts at all? */
 	COMMAND_ASKING,				/* the next command is for a slot that is being
 								 * moved to this node */
 	COMMAND_WAIT,				/* see flight.c */
@@ -130,9 +129,7 @@ typedef struct NodeBatch
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has run one in this batch */
-	bool		doubt;			/* it has refused something that it may refuse
-								 * to everybody */
-	bool		proving;		/* waiting for the answer to COMMAND_PROOF */
+	bool		refuses;		/* it has refused one without a key */
 } NodeBatch;
 
 /*
@@ -335,17 +332,11 @@ extern void flight_leave(NodeBatch *b);
 /* Take the reply to a command of such a batch; false if it is not a valid one. */
 extern bool flight_take_past(NodeBatch *b, const RedisValue *v);
 
-/* Start again at the first operation, for those that are still open. */
-extern void flight_start_pass(NodeBatch *b);
-
 /* An error reply to a whole command. */
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
 
 /* An error as the reply for one lock of a command. */
 extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
-
-/* The node refuses everybody: all open operations get this outcome. */
-extern void refusal_of_rest(NodeBatch *b, StoreOutcome outcome);
 
 /* Show the batch's error in redis_lock_status, too. */
 extern void refusal_report(const NodeBatch *b);

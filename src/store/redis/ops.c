@@ -24,6 +24,12 @@
 #include "names.h"
 #include "store/redis/resp.h"
 
+/*
+ * This script, called without any key, does nothing; it shows whether the node runs
+ * scripts at all.
+ */
+#define PROOF_SCRIPT		LUA_REENTRANT_RENEW
+
 /* Name and text of each script; the rest is computed. */
 static RedisScript scripts[LUA_COUNT] =
 {
@@ -90,7 +96,7 @@ redis_op_script(const StoreOp *op, LuaId *script)
 {
 	const KindCall *call = op_call(op);
 
-	*script = call != NULL ? call->script : REDIS_PROOF_SCRIPT;
+	*script = call != NULL ? call->script : PROOF_SCRIPT;
 	return call != NULL || op->kind == STORE_PROBE;
 }
 
@@ -427,19 +433,9 @@ redis_put_ops(RespOut *out, const StoreOp *ops, int n, ScriptSet in_full, bool s
 	if (call != NULL)
 		op_put_call(out, call, ops, n, in_full, sharded);
 	else if (ops->kind == STORE_PROBE)
-		redis_put_proof(out, in_full);
+		op_put_script(out, PROOF_SCRIPT, in_full, 0, 0);
 	else
 		resp_put_request(out, 1, ops->kind == STORE_TIME ? "TIME" : "INFO");
-}
-
-/*
- * redis_put_proof --- call a script without keys: a node that refuses it refuses
- * everything
- */
-void
-redis_put_proof(RespOut *out, ScriptSet in_full)
-{
-	op_put_script(out, REDIS_PROOF_SCRIPT, in_full, 0, 0);
 }
 
 void
@@ -807,7 +803,7 @@ op_take_plain(StoreOp *op, const RedisValue *v)
 	switch (op->kind)
 	{
 		case STORE_PROBE:
-			return redis_take_proof(v) ? STORE_OK : STORE_PENDING;
+			return v->type == REDIS_REPLY_ARRAY && v->elements == 0 ? STORE_OK : STORE_PENDING;
 		case STORE_TIME:
 			if (!resp_value_time(v, &us))
 				return STORE_PENDING;
@@ -850,13 +846,4 @@ redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which)
 	outcome = op_take_created(&ops[Max(*which, 0)], v, obstacle ? 4 : 3);
 	return obstacle == (outcome == STORE_BUSY || outcome == STORE_WRONG_TYPE) ?
 		outcome : STORE_PENDING;
-}
-
-/*
- * redis_take_proof --- has the node run the script without keys?
- */
-bool
-redis_take_proof(const RedisValue *v)
-{
-	return v->type == REDIS_REPLY_ARRAY && v->elements == 0;
 }

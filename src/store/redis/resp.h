@@ -216,15 +216,6 @@ extern StoreOutcome redis_take_op(StoreOp *op, const RedisValue *v, bool repeate
 extern StoreOutcome redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which);
 
 /*
- * This script, called without any key, does nothing; it shows whether the node runs
- * scripts at all.
- */
-#define REDIS_PROOF_SCRIPT	LUA_REENTRANT_RENEW
-
-extern void redis_put_proof(RespOut *out, ScriptSet in_full);
-extern bool redis_take_proof(const RedisValue *v);
-
-/*
  * Append a WAIT: the node answers how many replicas have everything that this connection
  * has written, as soon as "replicas" of them have, or after "ms".
  */
