@@ -52,7 +52,7 @@
 #define INTERVAL_MAX		(5 * LR_US_PER_S)
 #define INTERVAL_DOUBLED	3
 
-/* Seconds without an answer after which we ask again. */
+/* Seconds without an answer after which the process ends, and we ask again. */
 #define ANSWER_LIMIT		60
 
 /* A killed process ends at once, but nothing notifies us. */
@@ -68,7 +68,6 @@ typedef struct Resolver
 {
 	pid_t		pid;			/* of the process; 0 = there is none */
 	pgsocket	pipe;			/* for its answer; PGINVALID_SOCKET = none */
-	int64		give_up_at;
 	uint32		question;		/* number of the request */
 	AddressWish wish;			/* the request */
 } Resolver;
@@ -90,35 +89,30 @@ end_quietly(int signo)
 }
 
 /*
- * take_signals --- let every signal that ends processes of the server end this one
+ * take_signals --- let SIGTERM and SIGALRM end this process
  *
- * They have been blocked since before the fork.  pqsignal() will not do: its handlers
- * are for processes that PostgreSQL has started.
+ * All have been blocked since before the fork, and the others remain so: they are for the
+ * watchdog.  pqsignal() will not do: its handlers are for processes that PostgreSQL has
+ * started.
  */
 static void
 take_signals(void)
 {
-	static const int ending[] = {SIGTERM, SIGINT, SIGQUIT, SIGALRM};
-	static const int ignored[] = {SIGHUP, SIGUSR1, SIGUSR2};
 	struct sigaction action;
-	sigset_t	none;
+	sigset_t	ending;
 
 	memset(&action, 0, sizeof(action));
-	sigemptyset(&action.sa_mask);
 	action.sa_handler = end_quietly;
-	for (int i = 0; i < lengthof(ending); i++)
-		(void) sigaction(ending[i], &action, NULL);
-	action.sa_handler = SIG_IGN;
-	for (int i = 0; i < lengthof(ignored); i++)
-		(void) sigaction(ignored[i], &action, NULL);
-
-	sigemptyset(&none);
-	(void) sigprocmask(SIG_SETMASK, &none, NULL);
+	(void) sigaction(SIGTERM, &action, NULL);
+	(void) sigaction(SIGALRM, &action, NULL);
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGALRM);
+	(void) sigprocmask(SIG_UNBLOCK, &ending, NULL);
 }
 
 /*
- * close_inherited --- close all but stderr and the pipe, which becomes the first
- * descriptor
+ * close_inherited --- close all but stderr and the pipe
  *
  * The watchdog's connections must end when the watchdog closes them.  The server limits
  * its open files to far less than MAX_DESCRIPTORS, so no descriptor is above that.
@@ -131,10 +125,9 @@ close_inherited(int pipe_end)
 	if (limit < 0 || limit > MAX_DESCRIPTORS)
 		limit = MAX_DESCRIPTORS;
 	closelog();
-	if (pipe_end != FIRST_INHERITED)
-		(void) dup2(pipe_end, FIRST_INHERITED);
-	for (int fd = FIRST_INHERITED + 1; fd < limit; fd++)
-		(void) close(fd);
+	for (int fd = FIRST_INHERITED; fd < limit; fd++)
+		if (fd != pipe_end)
+			(void) close(fd);
 }
 
 /*
@@ -145,8 +138,8 @@ leave_server(pid_t watchdog, int pipe_end)
 {
 	take_signals();
 
-	/* If the watchdog is killed, nobody ends this process or needs its answer. */
-	(void) alarm(2 * ANSWER_LIMIT);
+	/* Nobody else ends this process if it does not get an answer, or the watchdog is killed. */
+	(void) alarm(ANSWER_LIMIT);
 #ifdef PR_SET_PDEATHSIG
 	(void) prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != watchdog)
@@ -171,7 +164,7 @@ answer_question(pid_t watchdog, int pipe_end)
 
 	leave_server(watchdog, pipe_end);
 	addresses_look_up(resolver.wish.host, resolver.wish.port, 0, &found);
-	_exit(write(FIRST_INHERITED, &found, sizeof(found)) == sizeof(found) ? 0 : 1);
+	_exit(write(pipe_end, &found, sizeof(found)) == sizeof(found) ? 0 : 1);
 }
 
 /* ----------
@@ -282,7 +275,6 @@ start_asking(const AddressWish *wish)
 		conclude_failure(not_started, error);
 		return;
 	}
-	resolver.give_up_at = lr_now() + ANSWER_LIMIT * LR_US_PER_S;
 }
 
 /* ----------
@@ -300,18 +292,14 @@ read_answer(void)
 	ssize_t		n = read(resolver.pipe, &found, sizeof(found));
 
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-	{
-		if (lr_now() < resolver.give_up_at)
-			return;
-		conclude_failure("there was no answer", 0);
-	}
-	else if (n == sizeof(found))
+		return;
+	if (n == sizeof(found))
 		conclude_asking(&found);
 	else
 		conclude_failure("the process for that ended without an answer", 0);
 	close_pipe();
 
-	/* The process has ended, or must end now. */
+	/* The process is about to end. */
 	(void) kill(resolver.pid, SIGKILL);
 }
 
@@ -401,11 +389,8 @@ resolver_interests(StoreInterests *in)
 
 	/* Sockets are numbered upwards, so a pipe is numbered downwards. */
 	if (resolver.pipe != PGINVALID_SOCKET)
-	{
-		store_wait_until(in, resolver.give_up_at);
 		store_wait_for(in, resolver.pipe, WL_SOCKET_READABLE,
 					   PG_UINT32_MAX - resolver.question);
-	}
 	else
 		store_wait_until(in, resolver.pid != 0 ? lr_now() + REAP_INTERVAL :
 						 next_wish(&wish));

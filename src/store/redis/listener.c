@@ -14,8 +14,8 @@
  * last requested there.  A channel has at most one unanswered request at a node; if the caller
  * changes its mind meanwhile, the next request is sent when the answer has come.  So an
  * answer always belongs to the latest request, and a confirmed subscription has no gap.
- * Requests are numbered, as Redis answers in order: that tells which channel an error reply
- * is about.
+ * Redis answers in order, so a node's unanswered requests are a queue: that tells which channel
+ * an error reply is about.
  *
  * A message may have been lost whenever a connection ends with which a channel was subscribed
  * to, and when a slot of a cluster moves, and with it its channels.  Then the caller is
@@ -81,7 +81,8 @@ typedef struct ChannelAt
 {
 	bool		asked;			/* the last request was SUBSCRIBE */
 	bool		refused;		/* by Redis; requested again now and then */
-	uint32		request;		/* number of the unanswered request; 0: it is answered */
+	bool		pending;		/* it is not answered yet */
+	struct Channel *next;		/* the channel of the next unanswered request there */
 } ChannelAt;
 
 /*
@@ -103,8 +104,8 @@ typedef struct NodeListener
 	StoreListener *all;
 	int			number;			/* index in Channel.at */
 	RedisPoller poller;			/* wanted: some channel needs a request */
-	uint32		nsent;			/* requests sent over this connection, and answered */
-	uint32		nanswered;
+	Channel    *first;			/* of the unanswered requests, the oldest one first */
+	Channel    *last;
 	bool		loss_logged;	/* since it was last READY */
 	bool		refusal_logged; /* on this connection */
 	int64		refused_delay;	/* how long to wait from the next refusal until
@@ -140,7 +141,7 @@ channel_is_wanted(const StoreListener *l, const Channel *ch, int number)
 static bool
 channel_is_subscribed(const Channel *ch, int number)
 {
-	return ch->at[number].asked && ch->at[number].request == 0;
+	return ch->at[number].asked && !ch->at[number].pending;
 }
 
 /*
@@ -165,7 +166,7 @@ static bool
 channel_is_dead(const Channel *ch)
 {
 	for (int i = 0; i < NODE_MASTERS; i++)
-		if (ch->at[i].asked || ch->at[i].request != 0)
+		if (ch->at[i].asked || ch->at[i].pending)
 			return false;
 	return ch->user[0].key.len == 0 && ch->user[1].key.len == 0;
 }
@@ -233,7 +234,7 @@ listener_lost(RedisPoller *p, bool was_ready)
 		p->wanted = p->wanted || channel_is_wanted(l->all, ch, l->number);
 		memset(&ch->at[l->number], 0, sizeof(ChannelAt));
 	}
-	l->nsent = l->nanswered = 0;
+	l->first = l->last = NULL;
 	l->refused_until = 0;
 	l->refused_delay = REFUSED_MIN;
 	redis_poller_back_off(p);
@@ -259,6 +260,9 @@ listener_lost(RedisPoller *p, bool was_ready)
  * ----------
  */
 
+/*
+ * listener_put_request --- subscribe to a channel, or end that
+ */
 static void
 listener_put_request(NodeListener *l, Channel *ch, bool wanted)
 {
@@ -271,7 +275,12 @@ listener_put_request(NodeListener *l, Channel *ch, bool wanted)
 		resp_put_text(out, wanted ? "SUBSCRIBE" : "UNSUBSCRIBE");
 	resp_put_bulk(out, ch->key.channel, ch->key.len);
 	ch->at[l->number].asked = wanted;
-	ch->at[l->number].request = ++l->nsent;
+	ch->at[l->number].pending = true;
+	if (l->first == NULL)
+		l->first = ch;
+	else
+		l->last->at[l->number].next = ch;
+	l->last = ch;
 	redis_poller_expect(&l->poller);
 }
 
@@ -296,7 +305,7 @@ listener_put_requests(NodeListener *l)
 		ChannelAt  *at = &ch->at[l->number];
 		bool		wanted = channel_is_wanted(l->all, ch, l->number);
 
-		if (at->request != 0 || (at->refused && wanted) || wanted == at->asked)
+		if (at->pending || (at->refused && wanted) || wanted == at->asked)
 			continue;
 		if (resp_out_is_high(&l->poller.conn.out))
 		{
@@ -349,33 +358,19 @@ listener_ask_again(NodeListener *l, int64 now)
 }
 
 /*
- * listener_asked --- the channel that the oldest unanswered request is about
+ * listener_answered --- the oldest unanswered request is answered; returns its channel
  */
 static Channel *
-listener_asked(const NodeListener *l)
+listener_answered(NodeListener *l)
 {
-	HASH_SEQ_STATUS seq;
-	Channel    *ch;
+	Channel    *ch = l->first;
+	ChannelAt  *at = &ch->at[l->number];
 
-	hash_seq_init(&seq, l->all->channels);
-	while ((ch = hash_seq_search(&seq)) != NULL)
-		if (ch->at[l->number].request == l->nanswered + 1)
-		{
-			hash_seq_term(&seq);
-			return ch;
-		}
-	return NULL;
-}
-
-/*
- * listener_answered --- the oldest unanswered request is answered
- */
-static void
-listener_answered(NodeListener *l, Channel *ch)
-{
-	l->nanswered++;
-	ch->at[l->number].request = 0;
+	l->first = at->next;
+	at->next = NULL;
+	at->pending = false;
 	l->poller.wanted = true;
+	return ch;
 }
 
 /*
@@ -401,9 +396,8 @@ static void
 listener_take_refusal(NodeListener *l)
 {
 	char		words[REDIS_WORDS_MAX];
-	Channel    *ch = listener_asked(l);
+	Channel    *ch = listener_answered(l);
 
-	listener_answered(l, ch);
 	(void) redis_error_words(l->poller.conn.in.values, l->poller.target.url.user, words,
 							 sizeof(words));
 	if (redis_words_begin(words, "MOVED"))
@@ -461,7 +455,7 @@ listener_take_push(NodeListener *l)
 		p->pinged = false;
 		return true;
 	}
-	if (l->nanswered != l->nsent && v->type == REDIS_REPLY_ERROR)
+	if (l->first != NULL && v->type == REDIS_REPLY_ERROR)
 	{
 		listener_take_refusal(l);
 		return true;
@@ -483,8 +477,7 @@ listener_take_push(NodeListener *l)
 		return true;
 	}
 	word = v[1].str + (shards && v[1].str[0] == 's');
-	if (ch == NULL || l->nanswered == l->nsent ||
-		ch->at[l->number].request != l->nanswered + 1 ||
+	if (ch == NULL || ch != l->first ||
 		strcmp(word, ch->at[l->number].asked ? "subscribe" : "unsubscribe") != 0)
 	{
 		if (!shards || strcmp(word, "unsubscribe") != 0)
@@ -492,7 +485,7 @@ listener_take_push(NodeListener *l)
 		listener_take_end(l, ch);
 		return true;
 	}
-	listener_answered(l, ch);
+	(void) listener_answered(l);
 	if (l->refused_until == 0)
 		l->refused_delay = REFUSED_MIN;
 	channel_tell(l->all, ch);
@@ -507,7 +500,7 @@ listener_take(RedisPoller *p)
 	p->answer_until = 0;
 	if (!listener_take_push(l))
 		redis_poller_no_sense(p);
-	else if (l->nanswered != l->nsent)
+	else if (l->first != NULL)
 		redis_poller_expect(p);
 }
 
@@ -632,7 +625,7 @@ channel_touch(StoreListener *l, const Channel *ch)
 
 		if (wanted && l->node[i] == NULL)
 			l->node[i] = listener_node_open(l, i);
-		if (wanted || ch->at[i].asked || ch->at[i].request != 0)
+		if (wanted || ch->at[i].asked || ch->at[i].pending)
 			l->node[i]->poller.wanted = true;
 	}
 }
