@@ -252,17 +252,6 @@ lt_here_since(StoreId store, int64 when)
  * ----------
  */
 
-/*
- * lt_read_due --- when the watchdog has to look; LR_NEVER where 0 is noted
- */
-int64
-lt_read_due(LrIndex hold, StoreId store)
-{
-	int64		due = lt_read_time(&lt_due[store][hold]);
-
-	return due != 0 ? due : LR_NEVER;
-}
-
 static void
 due_put(LrIndex hold, StoreId store, int64 due)
 {
@@ -373,16 +362,6 @@ lt_set_due_in_traces(LrIndex hold, int64 due)
 {
 	for (int s = 0; s < STORE_COUNT; s++)
 		lt_set_due(hold, s, lt_holds[hold].traces & STORE_BIT(s) ? due : LR_NEVER);
-}
-
-/*
- * lt_is_wanted_in --- has a held lock to move to this store?
- */
-bool
-lt_is_wanted_in(const LrHold *h, StoreId store)
-{
-	return store != h->claim.store && current_store() == store &&
-		lr_kind(h->kind)->falls_back;
 }
 
 /*

@@ -426,8 +426,12 @@ lt_count_rows(int64 *granted, int64 *waiting, int64 *at_conditions)
 	{
 		const LrWait *w = lt_wait_of(s);
 
-		if (lt_is_waiting(w) || w->state == WAIT_HANDED)
-			++* (lr_kind(w->terms.kind)->passing ? at_conditions : waiting);
+		if (!lt_is_waiting(w) && w->state != WAIT_HANDED)
+			continue;
+		if (lr_kind(w->terms.kind)->passing)
+			(*at_conditions)++;
+		else
+			(*waiting)++;
 	}
 }
 

@@ -475,6 +475,23 @@ lt_deadline(LrIndex hold)
 	return lt_read_time(&lt_holds[hold].deadline);
 }
 
+/* When the watchdog has to look at the hold; LR_NEVER where 0 is noted. */
+static inline int64
+lt_read_due(LrIndex hold, StoreId store)
+{
+	int64		due = lt_read_time(&lt_due[store][hold]);
+
+	return due != 0 ? due : LR_NEVER;
+}
+
+/* Has a held lock to move to this store? */
+static inline bool
+lt_is_wanted_in(const LrHold *h, StoreId store)
+{
+	return store != h->claim.store && current_store() == store &&
+		lr_kind(h->kind)->falls_back;
+}
+
 /*
  * sessions.c: the lock of a partition.  This process has one at a time, and wakes the
  * processes that it has noted meanwhile when it releases it.
@@ -656,8 +673,7 @@ extern bool lt_accept(LrIndex *hold);
 extern void lt_refuse_handed(void);
 extern void lt_take_handed_back(LrIndex session);
 
-/* due_times.c; partition lock held, but for lt_read_due. */
-extern int64 lt_read_due(LrIndex hold, StoreId store);
+/* due_times.c; partition lock held. */
 extern void lt_take_due(LrIndex hold, StoreId store);
 extern void lt_set_due(LrIndex hold, StoreId store, int64 due);
 extern void lt_set_due_in_traces(LrIndex hold, int64 due);
@@ -668,7 +684,6 @@ extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 extern void lt_set_due_in_own(LrIndex hold, int64 deadline);
 extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
-extern bool lt_is_wanted_in(const LrHold *h, StoreId store);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);
 

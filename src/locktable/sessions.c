@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * sessions.c
- *	  The lock table: slots of sessions, how they are woken and signalled; losses for the
- *	  server log.
+ *	  The lock table: slots of sessions, how partitions are locked, and sessions woken and
+ *	  signalled; losses for the server log.
  *
  * A process that changes a key under its partition lock notes which
  * sessions can go on, and wakes them after it has released the lock.  A session that
