@@ -27,8 +27,9 @@
 #include "store/stores.h"
 #include "store/table/table_int.h"
 
-/* The value of "worker" if there is none. */
+/* The value of "worker" if there is none, and while one connects to its database. */
 #define NO_WORKER			0
+#define CONNECTING			PG_UINT32_MAX
 
 /* The index of the watchdog's request; lower ones are proc numbers. */
 #define WATCHDOG_REQUEST	MaxBackends
@@ -37,11 +38,8 @@
 
 typedef struct Requests
 {
-	pg_atomic_uint32 worker;	/* its proc number + 1, or NO_WORKER */
-	pg_atomic_uint32 wanted;	/* 1: a request was submitted, and the worker
-								 * has been woken or must not go to sleep */
+	pg_atomic_uint32 worker;	/* its proc number + 1, or one of these */
 	pg_atomic_uint32 epoch;
-	pg_atomic_uint32 connecting;	/* 1: the worker is connecting to its database */
 	TimestampTz clock_began;	/* the wall clock, less lr_now(), at the start */
 	TableTickets tickets;
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
@@ -137,9 +135,7 @@ requests_shmem_init(void)
 
 	memset(requests, 0, requests_shmem_size());
 	pg_atomic_init_u32(&requests->worker, NO_WORKER);
-	pg_atomic_init_u32(&requests->wanted, 0);
 	pg_atomic_init_u32(&requests->epoch, 0);
-	pg_atomic_init_u32(&requests->connecting, 0);
 	requests->clock_began = GetCurrentTimestamp() - lr_now();
 	for (int i = 0; i < REQUESTS; i++)
 	{
@@ -182,6 +178,29 @@ request_change_state(TableRequest *request, RequestState from, RequestState to)
  * ----------
  */
 
+bool
+request_withdraw(TableRequest *request)
+{
+	return request_change_state(request, REQUEST_SUBMITTED, REQUEST_FREE) ||
+		(!request_change_state(request, REQUEST_TAKEN, REQUEST_ABANDONED) &&
+		 request_state(request) == REQUEST_FREE);
+}
+
+void
+request_free(TableRequest *request)
+{
+	Assert(request_state(request) == REQUEST_DONE);
+	pg_memory_barrier();
+	pg_atomic_write_u32(&request->state, REQUEST_FREE);
+}
+
+void
+request_drop(TableRequest *request)
+{
+	if (!request_withdraw(request) && request_state(request) == REQUEST_DONE)
+		request_free(request);
+}
+
 /*
  * request_open --- the request of this process
  *
@@ -193,8 +212,7 @@ request_open(bool watchdog)
 	TableRequest *request =
 		&requests->request[watchdog ? WATCHDOG_REQUEST : LrMyProcNumber];
 
-	if (!request_withdraw(request) && request_state(request) == REQUEST_DONE)
-		request_free(request);
+	request_drop(request);
 	return request;
 }
 
@@ -233,50 +251,32 @@ request_get_answer(TableRequest *request, int i, StoreOp *op)
 	return done->outcome;
 }
 
-static void
-wake_worker(void)
-{
-	uint32		worker;
-
-	/* One wake-up is enough until the worker has looked. */
-	if (pg_atomic_exchange_u32(&requests->wanted, 1) != 0)
-		return;
-	worker = pg_atomic_read_u32(&requests->worker);
-	if (worker != NO_WORKER)
-		SetLatch(&GetPGProcByNumber(worker - 1)->procLatch);
-}
-
+/*
+ * request_submit --- let the worker take the request, and wake it
+ *
+ * The exchange is a full barrier: a worker that is not seen here will see the request when it
+ * starts.
+ */
 void
 request_submit(TableRequest *request)
 {
+	uint32		worker;
+
 	Assert(request_state(request) == REQUEST_FREE);
 	request->client = LrMyProcNumber;
 	request->trouble.fault = TABLE_FAULT_NONE;
-	pg_write_barrier();
-	pg_atomic_write_u32(&request->state, REQUEST_SUBMITTED);
-	wake_worker();
-}
-
-bool
-request_withdraw(TableRequest *request)
-{
-	return request_change_state(request, REQUEST_SUBMITTED, REQUEST_FREE) ||
-		(!request_change_state(request, REQUEST_TAKEN, REQUEST_ABANDONED) &&
-		 request_state(request) == REQUEST_FREE);
-}
-
-void
-request_free(TableRequest *request)
-{
-	Assert(request_state(request) == REQUEST_DONE);
-	pg_memory_barrier();
-	pg_atomic_write_u32(&request->state, REQUEST_FREE);
+	(void) pg_atomic_exchange_u32(&request->state, REQUEST_SUBMITTED);
+	worker = pg_atomic_read_u32(&requests->worker);
+	if (worker != NO_WORKER && worker != CONNECTING)
+		SetLatch(&GetPGProcByNumber(worker - 1)->procLatch);
 }
 
 bool
 requests_have_worker(void)
 {
-	return pg_atomic_read_u32(&requests->worker) != NO_WORKER;
+	uint32		worker = pg_atomic_read_u32(&requests->worker);
+
+	return worker != NO_WORKER && worker != CONNECTING;
 }
 
 uint32
@@ -290,11 +290,19 @@ requests_epoch(void)
  * ----------
  */
 
+bool
+requests_worker_connects(void)
+{
+	return pg_atomic_exchange_u32(&requests->worker, CONNECTING) == CONNECTING;
+}
+
 /*
  * requests_worker_enter --- this process is the worker from now on
  *
  * The last worker may or may not have committed the requests that it had taken.  So they are
  * answered as unknown, and are not carried out again.
+ *
+ * The exchange is a full barrier; see request_submit().
  */
 void
 requests_worker_enter(void)
@@ -316,9 +324,7 @@ requests_worker_enter(void)
 		request_answer(request);
 	}
 	requests_new_epoch();
-	pg_atomic_write_u32(&requests->worker, LrMyProcNumber + 1);
-	pg_atomic_write_u32(&requests->wanted, 1);
-	SetLatch(MyLatch);
+	(void) pg_atomic_exchange_u32(&requests->worker, LrMyProcNumber + 1);
 }
 
 /*
@@ -337,18 +343,6 @@ void
 requests_new_epoch(void)
 {
 	(void) pg_atomic_fetch_add_u32(&requests->epoch, 1);
-}
-
-bool
-requests_set_connecting(bool connecting)
-{
-	return pg_atomic_exchange_u32(&requests->connecting, connecting ? 1 : 0) != 0;
-}
-
-bool
-requests_wanted(void)
-{
-	return pg_atomic_exchange_u32(&requests->wanted, 0) != 0;
 }
 
 int

@@ -156,6 +156,9 @@ extern StoreOutcome request_get_answer(TableRequest *request, int i, StoreOp *op
 /* Called when the answers have been read. */
 extern void request_free(TableRequest *request);
 
+/* Withdraw the request, if it is under way, without reading any answer. */
+extern void request_drop(TableRequest *request);
+
 /* Is there a worker that takes requests? */
 extern bool requests_have_worker(void);
 
@@ -173,18 +176,15 @@ extern TimestampTz requests_clock(void);
 /* The most operations that all requests together can have. */
 extern int	requests_max_ops(void);
 
+/*
+ * This process is going to connect to its database, and then to enter.  True: the last worker
+ * ended while it was connecting.
+ */
+extern bool requests_worker_connects(void);
+
 extern void requests_worker_enter(void);
 extern void requests_worker_leave(void);
 extern void requests_new_epoch(void);
-
-/*
- * Note whether the worker is connecting to its database.  Returns what was noted before: true
- * at the start of a worker says that the last one ended while it was connecting.
- */
-extern bool requests_set_connecting(bool connecting);
-
-/* Has a request been submitted since the last call? */
-extern bool requests_wanted(void);
 
 /* An operation of a request that was taken. */
 typedef struct TableJob

@@ -42,9 +42,8 @@
 #define POLL_MIN			50L
 #define POLL_MAX			1000L
 
-/* How long to wait between rounds for blocked operations, at first and later (us). */
-#define ROUND_MIN			(10 * LR_US_PER_MS)
-#define ROUND_MAX			(100 * LR_US_PER_MS)
+/* How long to wait between rounds for blocked operations (us). */
+#define ROUND_PAUSE			(50 * LR_US_PER_MS)
 
 #define NOT_RUNNING			"The table worker is not running."
 
@@ -55,11 +54,10 @@ typedef struct TableHandle
 	bool		patient;		/* the watchdog's: submits even to a silent worker */
 	bool		repeats;		/* submits blocked operations again */
 	int			asked;			/* number of operations submitted to the worker, */
-	int		   *asked_ops;		/* their indexes in the batch, */
+	int			first;			/* the first of them in the batch, */
 	int64		asked_at;		/* and when they were submitted */
 	int			next;			/* the first operation not yet submitted in this
 								 * round */
-	int64		pause;			/* before the next round */
 	int64		next_round;		/* when that begins; 0: this one has not ended */
 	long		poll;			/* current interval of STORE_POLL */
 } TableHandle;
@@ -104,11 +102,14 @@ read_answers(TableHandle *h)
 {
 	TableRequest *request = h->request;
 
-	for (int i = 0; i < h->asked; i++)
+	for (int i = h->first, n = 0; i < h->next; i++)
 	{
-		StoreOp    *op = &h->batch.ops[h->asked_ops[i]];
-		StoreOutcome outcome = request_get_answer(request, i, op);
+		StoreOp    *op = &h->batch.ops[i];
+		StoreOutcome outcome;
 
+		if (op->outcome != STORE_PENDING || op->sent.at == 0)
+			continue;
+		outcome = request_get_answer(request, n++, op);
 		if (outcome == STORE_BLOCKED)
 			batch_mark_unsent(op);
 		if (outcome != STORE_BLOCKED || !h->repeats)
@@ -130,19 +131,17 @@ read_answers(TableHandle *h)
 static void
 take_back(TableHandle *h, const char *detail)
 {
-	if (h->asked > 0)
+	if (h->asked > 0 && request_withdraw(h->request))
 	{
-		if (request_withdraw(h->request))
-		{
-			for (int i = 0; i < h->asked; i++)
-				batch_mark_unsent(&h->batch.ops[h->asked_ops[i]]);
-		}
-		else if (request_state(h->request) == REQUEST_DONE)
-		{
-			read_answers(h);
-			if (!h->batch.active)
-				return;
-		}
+		for (int i = h->first; i < h->next; i++)
+			if (h->batch.ops[i].outcome == STORE_PENDING)
+				batch_mark_unsent(&h->batch.ops[i]);
+	}
+	else if (h->asked > 0 && request_state(h->request) == REQUEST_DONE)
+	{
+		read_answers(h);
+		if (!h->batch.active)
+			return;
 	}
 	table_fail(h, STORE_DOWN, ERRCODE_STORE_FAILED, detail);
 }
@@ -164,36 +163,17 @@ begin_round(TableHandle *h)
 	int64		now = lr_now();
 
 	if (h->next_round == 0)
+		h->next_round = now + ROUND_PAUSE;
+	if (h->next_round > h->batch.deadline - lr_command_timeout * LR_US_PER_MS / 4)
 	{
-		h->next_round = now + h->pause;
-		h->pause = Min(h->pause * 2, ROUND_MAX);
-		if (h->next_round > h->batch.deadline - lr_command_timeout * LR_US_PER_MS / 4)
-		{
-			batch_give_up(&h->batch, STORE_BLOCKED);
-			batch_finish(&h->batch);
-			return false;
-		}
+		batch_give_up(&h->batch, STORE_BLOCKED);
+		batch_finish(&h->batch);
 	}
-	if (now < h->next_round)
+	if (!h->batch.active || now < h->next_round)
 		return false;
 	h->next = 0;
 	h->next_round = 0;
 	return true;
-}
-
-/*
- * put_op --- add an operation to the request, unless it has its outcome
- */
-static void
-put_op(TableHandle *h, int i)
-{
-	StoreOp    *op = &h->batch.ops[i];
-
-	if (op->outcome != STORE_PENDING)
-		return;
-	request_put_op(h->request, h->asked, op);
-	op->sent.at = h->asked_at;
-	h->asked_ops[h->asked++] = i;
 }
 
 /*
@@ -211,8 +191,15 @@ submit_next(TableHandle *h)
 	{
 		if (h->next == h->batch.nops && !begin_round(h))
 			return;
-		for (; h->asked < request->room && h->next < h->batch.nops; h->next++)
-			put_op(h, h->next);
+		for (h->first = h->next; h->asked < request->room && h->next < h->batch.nops; h->next++)
+		{
+			StoreOp    *op = &h->batch.ops[h->next];
+
+			if (op->outcome != STORE_PENDING)
+				continue;
+			op->sent.at = h->asked_at;
+			request_put_op(request, h->asked++, op);
+		}
 	}
 	request->nops = h->asked;
 	request_submit(request);
@@ -341,8 +328,6 @@ table_open_handle(const char *role)
 
 	h->patient = strcmp(role, "watchdog") == 0;
 	h->request = request_open(h->patient);
-	h->asked_ops = MemoryContextAlloc(TopMemoryContext,
-									  sizeof(int) * h->request->room);
 	return (StoreHandle *) h;
 }
 
@@ -352,9 +337,8 @@ table_open_handle(const char *role)
 static void
 table_forget_batch(TableHandle *h)
 {
-	if (h->batch.active && h->asked > 0 && !request_withdraw(h->request) &&
-		request_state(h->request) == REQUEST_DONE)
-		request_free(h->request);
+	if (h->batch.active && h->asked > 0)
+		request_drop(h->request);
 	h->asked = 0;
 	batch_forget(&h->batch);
 }
@@ -384,7 +368,6 @@ table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 	h->poll = POLL_MIN;
 	h->next = 0;
 	h->next_round = 0;
-	h->pause = ROUND_MIN;
 	if (RecoveryInProgress())
 		table_fail(h, STORE_REFUSED, ERRCODE_READ_ONLY_SQL_TRANSACTION,
 				   "This server is a standby: it cannot write the table of locks.");

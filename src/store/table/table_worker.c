@@ -413,8 +413,7 @@ look_for_database(void)
 	{
 		CHECK_FOR_INTERRUPTS();
 		reload_settings();
-		if (requests_wanted())
-			serve_requests(&trouble);
+		serve_requests(&trouble);
 		worker_sleep(LOOK_INTERVAL_MS);
 	}
 	proc_exit(1);
@@ -438,8 +437,7 @@ worker_round(bool ending)
 
 	CHECK_FOR_INTERRUPTS();
 	reload_settings();
-	if (requests_wanted())
-		serve_requests(NULL);
+	serve_requests(NULL);
 
 	now = lr_now();
 	if (now >= next_sweep)
@@ -480,13 +478,9 @@ lockredis_table_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	show_database();
-	if (requests_set_connecting(true))
-	{
-		(void) requests_set_connecting(false);
+	if (requests_worker_connects())
 		look_for_database();
-	}
 	BackgroundWorkerInitializeConnection(lr_database, NULL, 0);
-	(void) requests_set_connecting(false);
 	pgstat_report_appname("lockredis table worker");
 	pgstat_report_activity(STATE_IDLE, NULL);
 	settle_transactions();
