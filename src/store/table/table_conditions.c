@@ -121,10 +121,8 @@ wait_pass_on(const StoreOp *op, int64 n)
  * condition_queue --- begin to wait: the session's lock has been released
  */
 static void
-condition_queue(StoreOp *op)
+condition_queue(StoreOp *op, ConditionWait *w)
 {
-	ConditionWait *w = wait_find(op->owner);
-
 	entry_busy(op, op->lease_ms);
 	if (w == NULL)
 	{
@@ -148,13 +146,8 @@ condition_queue(StoreOp *op)
  * been notified ends.
  */
 static void
-condition_ask(StoreOp *op)
+condition_ask(StoreOp *op, ConditionWait *w)
 {
-	ConditionWait *w;
-
-	(void) wait_pass_on(op, 0);
-	w = wait_find(op->owner);
-	op->outcome = STORE_OK;
 	if (w == NULL)
 		return;
 	wait_lengthen(w, op->lease_ms);
@@ -166,57 +159,49 @@ condition_ask(StoreOp *op)
 }
 
 static void
-condition_renew(StoreOp *op)
+condition_renew(StoreOp *op, ConditionWait *w)
 {
-	ConditionWait *w;
-
-	(void) wait_pass_on(op, 0);
-	w = wait_find(op->owner);
-	op->outcome = w != NULL && w->notified ? STORE_OK : STORE_GONE;
-	if (op->outcome == STORE_OK)
+	if (w != NULL && w->notified)
 		wait_lengthen(w, op->lease_ms);
+	else
+		op->outcome = STORE_GONE;
 }
 
 static void
-condition_release(StoreOp *op)
+condition_release(StoreOp *op, ConditionWait *w)
 {
-	ConditionWait *w = wait_find(op->owner);
-	bool		pass;
+	bool		pass = w != NULL && w->notified && !op->args.acted;
 
-	op->outcome = w != NULL ? STORE_OK : STORE_GONE;
 	if (w == NULL)
-		return;
-	pass = w->notified && !op->args.acted;
-	wait_forget(w);
+		op->outcome = STORE_GONE;
+	else
+		wait_forget(w);
 	(void) wait_pass_on(op, pass ? 1 : 0);
 }
 
-static void
-condition_notify(StoreOp *op)
-{
-	(void) wait_pass_on(op, 0);
-	op->answer.count = wait_pass_on(op, op->amount);
-}
-
 void
-condition_carry_out(StoreOp *op)
+condition_committed(StoreOp *op)
 {
+	if (op->lock_kind != KIND_CONDITION || op->outcome != STORE_OK)
+		return;
+	if (op->kind != STORE_RELEASE)
+		(void) wait_pass_on(op, 0);
 	switch (op->kind)
 	{
 		case STORE_CREATE:
 			if (op->args.gives_back != 0)
-				condition_queue(op);
+				condition_queue(op, wait_find(op->owner));
 			else
-				condition_ask(op);
+				condition_ask(op, wait_find(op->owner));
 			break;
 		case STORE_RELEASE:
-			condition_release(op);
+			condition_release(op, wait_find(op->owner));
 			break;
 		case STORE_RENEW:
-			condition_renew(op);
+			condition_renew(op, wait_find(op->owner));
 			break;
 		case STORE_NOTIFY:
-			condition_notify(op);
+			op->answer.count = wait_pass_on(op, op->amount);
 			break;
 		default:
 			break;

@@ -168,7 +168,7 @@ count_add(LockTables *tables, StoreOp *op, int64 amount)
 /*
  * count_value --- read the number
  */
-void
+static void
 count_value(LockTables *tables, StoreOp *op)
 {
 	(void) count_find(tables, op);
@@ -179,7 +179,7 @@ count_value(LockTables *tables, StoreOp *op)
  *
  * A number that is set gets a new end, whatever the old one's was.
  */
-void
+static void
 count_define(LockTables *tables, StoreOp *op)
 {
 	Entry	   *value = count_find(tables, op);
@@ -219,7 +219,7 @@ count_define(LockTables *tables, StoreOp *op)
 /*
  * semaphore_create --- take permits from a semaphore, or find it busy
  */
-void
+static void
 semaphore_create(LockTables *tables, StoreOp *op)
 {
 	if (count_find(tables, op)->number < op->amount)
@@ -236,7 +236,7 @@ semaphore_create(LockTables *tables, StoreOp *op)
  *
  * If the semaphore has been deleted or has expired meanwhile, it is not created again.
  */
-void
+static void
 semaphore_release(LockTables *tables, StoreOp *op)
 {
 	const Entry *value = count_find(tables, op);
@@ -255,7 +255,7 @@ semaphore_release(LockTables *tables, StoreOp *op)
 /*
  * semaphore_count --- return permits, once for each request
  */
-void
+static void
 semaphore_count(LockTables *tables, StoreOp *op)
 {
 	(void) count_find(tables, op);
@@ -265,6 +265,14 @@ semaphore_count(LockTables *tables, StoreOp *op)
 	ticket_add(op->owner);
 }
 
+const RowOperation semaphore_operations[STORE_CALLS] = {
+	[STORE_CREATE] = semaphore_create,
+	[STORE_RELEASE] = semaphore_release,
+	[STORE_TALLY] = semaphore_count,
+	[STORE_DEFINE] = count_define,
+	[STORE_VALUE] = count_value
+};
+
 /* ----------
  * Latches
  * ----------
@@ -273,7 +281,7 @@ semaphore_count(LockTables *tables, StoreOp *op)
 /*
  * latch_create --- wait for a latch: busy while its number is above 0
  */
-void
+static void
 latch_create(LockTables *tables, StoreOp *op)
 {
 	if (count_find(tables, op)->number > 0)
@@ -286,7 +294,7 @@ latch_create(LockTables *tables, StoreOp *op)
  * The request gets a ticket even if there is no latch.  Otherwise, sent again, it would count
  * down a new latch that was set meanwhile.
  */
-void
+static void
 latch_count(LockTables *tables, StoreOp *op)
 {
 	const Entry *value = count_find(tables, op);
@@ -303,6 +311,13 @@ latch_count(LockTables *tables, StoreOp *op)
 	}
 	ticket_add(op->owner);
 }
+
+const RowOperation latch_operations[STORE_CALLS] = {
+	[STORE_CREATE] = latch_create,
+	[STORE_TALLY] = latch_count,
+	[STORE_DEFINE] = count_define,
+	[STORE_VALUE] = count_value
+};
 
 /* ----------
  * Permits

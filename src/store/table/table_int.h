@@ -353,6 +353,9 @@ typedef struct LockTables
 	TableTrouble trouble;		/* what tables_fail() is to say */
 } LockTables;
 
+/* What an operation of a kind of lock does to the rows. */
+typedef void (*RowOperation) (LockTables *tables, StoreOp *op);
+
 /* Open redis_lock_rows, and act as its owner until tables_close().  May fail. */
 extern void tables_open(LockTables *tables);
 extern void tables_close(LockTables *tables);
@@ -483,13 +486,8 @@ extern void entries_start(void);
  * ----------
  */
 
-extern void semaphore_create(LockTables *tables, StoreOp *op);
-extern void semaphore_release(LockTables *tables, StoreOp *op);
-extern void semaphore_count(LockTables *tables, StoreOp *op);
-extern void latch_create(LockTables *tables, StoreOp *op);
-extern void latch_count(LockTables *tables, StoreOp *op);
-extern void count_define(LockTables *tables, StoreOp *op);
-extern void count_value(LockTables *tables, StoreOp *op);
+extern const RowOperation semaphore_operations[STORE_CALLS];
+extern const RowOperation latch_operations[STORE_CALLS];
 
 extern void permit_create(LockTables *tables, StoreOp *op);
 extern void permit_renew(LockTables *tables, StoreOp *op);
@@ -509,11 +507,11 @@ extern void permits_inspect(LockTables *tables, StoreOp *op);
  */
 
 /*
- * The part of an operation that is in memory, run once the transaction has committed what it
- * needs: a beginning wait has released its lock, or the session that notifies has its lock.
- * Sets the outcome, and raises no error.
+ * Called when the transaction of any operation has been committed: does the part that is in
+ * memory.  A beginning wait has released its lock by then, or the session that notifies has its
+ * lock.  Sets the outcome, and raises no error.
  */
-extern void condition_carry_out(StoreOp *op);
+extern void condition_committed(StoreOp *op);
 
 /* ----------
  * table_rows.c: What each operation does to the rows of the tables.
@@ -522,11 +520,5 @@ extern void condition_carry_out(StoreOp *op);
 
 /* Carry out one operation, and set its outcome.  May fail. */
 extern void rows_execute(LockTables *tables, StoreOp *op);
-
-/*
- * Called when the operation's transaction has been committed: do the part of it that is in
- * memory.
- */
-extern void rows_committed(StoreOp *op);
 
 #endif							/* LR_TABLE_INT_H */

@@ -38,20 +38,33 @@
 #include "names.h"
 #include "store/table/table_int.h"
 
-typedef void (*RowOperation) (LockTables *tables, StoreOp *op);
+/*
+ * has_token --- is the row that of the token with the operation's id?
+ */
+static bool
+has_token(const Entry *row, const StoreOp *op)
+{
+	char		digits[2 * STORE_ID_LEN];
+
+	(void) hex_encode((const char *) op->id, STORE_ID_LEN, digits);
+	return row->left_ms != 0 && row_is_token(row) &&
+		memcmp(row->owner + strlen(TOKEN_OWNER), digits, sizeof(digits)) == 0;
+}
 
 /*
- * find_of --- the row of the key, if this owner has it; else NULL, and the outcome is set
+ * find_of --- the row of the key, if this owner or the operation's token has it; else NULL, and
+ * the outcome is set
  */
 static Entry *
 find_of(LockTables *tables, StoreOp *op, uint64 owner)
 {
 	Entry	   *row = row_find(tables, op);
+	bool		by_token = op->lock_kind == KIND_TOKEN;
 
-	if (row_is_of(row, owner))
+	if (by_token ? has_token(row, op) : row_is_of(row, owner))
 		return row;
 	op->outcome = STORE_GONE;
-	if (row->left_ms != 0)
+	if (row->left_ms != 0 && !by_token)
 		row_tell_owner(row, op->answer.holder);
 	return NULL;
 }
@@ -249,18 +262,24 @@ read_release(LockTables *tables, StoreOp *op)
 
 /* ----------
  * Operations of locks that exclude everybody
+ *
+ * The row of a token lock has no instance: it counts until its lease ends, even if this server
+ * ends before.
  * ----------
  */
 
 /*
- * create_row --- take the key, if it has no row that still counts
+ * exclusive_create --- take the key for one owner, if it has no row that still counts
  *
- * A row that no longer counts is overwritten.
+ * A row that no longer counts is overwritten.  Any remaining shares are those of readers whose
+ * row no longer counts.
  */
 static void
-create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
+exclusive_create(LockTables *tables, StoreOp *op)
 {
 	Entry	   *row = row_find(tables, op);
+	bool		by_token = op->lock_kind == KIND_TOKEN;
+	char		owner[LR_OWNER_MAX];
 
 	if (row->left_ms != 0)
 	{
@@ -269,29 +288,20 @@ create_row(LockTables *tables, StoreOp *op, const char *owner, bool keep)
 	}
 	if (op->args.fenced)
 		take_token(tables, op, 0);
-	entry_renew(row, owner, op->lease_ms, keep);
+	if (by_token)
+		snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->text_len, op->text);
+	else
+		(void) lr_owner_text(op->owner, owner);
+	entry_renew(row, owner, op->lease_ms, by_token || op->keep_ms > 0);
 	row->number = op->answer.fence;
 	entry_put(tables, IN_ROWS, op);
-}
-
-/*
- * exclusive_create --- take the key for one owner
- *
- * Any remaining shares are those of readers whose row no longer counts.
- */
-static void
-exclusive_create(LockTables *tables, StoreOp *op)
-{
-	char		owner[LR_OWNER_MAX];
-
-	(void) lr_owner_text(op->owner, owner);
-	create_row(tables, op, owner, op->keep_ms > 0);
-	if (op->outcome == STORE_OK && op->lock_kind == KIND_WRITE)
+	if (op->lock_kind == KIND_WRITE)
 		shares_drop(tables, op, KIND_READ);
 }
 
 /*
- * exclusive_renew --- lengthen the lease, for the watchdog or the session
+ * exclusive_renew --- lengthen the lease, for the watchdog or the session; with a lease of 0 only
+ * look whether the row is there
  *
  * With keep_ms the key is to stay locked even if this server crashes.
  */
@@ -419,91 +429,25 @@ any_force(LockTables *tables, StoreOp *op)
 }
 
 /* ----------
- * Operations of the token lock
- *
- * Its row has no instance: it counts until its lease ends, even if this server ends before.
- * ----------
- */
-
-static void
-token_create(LockTables *tables, StoreOp *op)
-{
-	char		owner[LR_OWNER_MAX];
-
-	snprintf(owner, sizeof(owner), TOKEN_OWNER "%.*s", op->text_len, op->text);
-	create_row(tables, op, owner, true);
-}
-
-/*
- * token_find --- the row of the key, if this token has it; else NULL, and the outcome is set
- */
-static Entry *
-token_find(LockTables *tables, StoreOp *op)
-{
-	char		digits[2 * STORE_ID_LEN];
-	Entry	   *row = row_find(tables, op);
-
-	(void) hex_encode((const char *) op->id, STORE_ID_LEN, digits);
-	if (row->left_ms != 0 && row_is_token(row) &&
-		memcmp(row->owner + strlen(TOKEN_OWNER), digits, sizeof(digits)) == 0)
-		return row;
-	op->outcome = STORE_GONE;
-	return NULL;
-}
-
-/*
- * token_renew --- lengthen its lease, or with a lease of 0 only look whether it counts
- */
-static void
-token_renew(LockTables *tables, StoreOp *op)
-{
-	if (token_find(tables, op) != NULL)
-		entry_extend(tables, IN_ROWS, op);
-}
-
-static void
-token_release(LockTables *tables, StoreOp *op)
-{
-	if (token_find(tables, op) != NULL)
-		entry_delete(tables, IN_ROWS, op);
-}
-
-/* ----------
- * Operations of conditions
- *
- * The row is that of the lock.  The waits are in memory; see rows_committed().
+ * Conditions
  * ----------
  */
 
 /*
- * await_create --- begin to wait, or try again
+ * await_row --- what an operation does to the row of the lock before waits change, which are in
+ * memory: see table_conditions.c
  *
- * The first attempt releases the lock, and is refused if the session does not have it.
+ * To begin to wait releases the lock.  That and to notify is refused if the session does not have
+ * it; all else needs no row.
  */
 static void
-await_create(LockTables *tables, StoreOp *op)
+await_row(LockTables *tables, StoreOp *op)
 {
+	uint64		owner = op->kind == STORE_NOTIFY ? op->owner : op->args.gives_back;
+
 	op->outcome = STORE_OK;
-	if (op->args.gives_back == 0)
-		return;
-	if (find_of(tables, op, op->args.gives_back) != NULL)
+	if (owner != 0 && find_of(tables, op, owner) != NULL && op->kind == STORE_CREATE)
 		entry_delete(tables, IN_ROWS, op);
-}
-
-static void
-await_notify(LockTables *tables, StoreOp *op)
-{
-	if (find_of(tables, op, op->owner) != NULL)
-		op->outcome = STORE_OK;
-}
-
-/*
- * await_nothing --- the operation is in memory only
- */
-static void
-await_nothing(LockTables *tables, StoreOp *op)
-{
-	op->outcome = STORE_OK;
 }
 
 /* ----------
@@ -531,24 +475,9 @@ static const RowOperation *const lock_operations[] = {
 	},
 	[KIND_WRITE] = exclusive_operations,
 	[KIND_FAIR] = exclusive_operations,
-	[KIND_SEMAPHORE] = (const RowOperation[STORE_CALLS]) {
-		[STORE_CREATE] = semaphore_create,
-		[STORE_RELEASE] = semaphore_release,
-		[STORE_TALLY] = semaphore_count,
-		[STORE_DEFINE] = count_define,
-		[STORE_VALUE] = count_value
-	},
-	[KIND_LATCH] = (const RowOperation[STORE_CALLS]) {
-		[STORE_CREATE] = latch_create,
-		[STORE_TALLY] = latch_count,
-		[STORE_DEFINE] = count_define,
-		[STORE_VALUE] = count_value
-	},
-	[KIND_TOKEN] = (const RowOperation[STORE_CALLS]) {
-		[STORE_CREATE] = token_create,
-		[STORE_RELEASE] = token_release,
-		[STORE_RENEW] = token_renew
-	},
+	[KIND_SEMAPHORE] = semaphore_operations,
+	[KIND_LATCH] = latch_operations,
+	[KIND_TOKEN] = exclusive_operations,
 	[KIND_PERMIT] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = permit_create,
 		[STORE_RELEASE] = permit_release,
@@ -559,10 +488,10 @@ static const RowOperation *const lock_operations[] = {
 		[STORE_VALUE] = permit_value
 	},
 	[KIND_CONDITION] = (const RowOperation[STORE_CALLS]) {
-		[STORE_CREATE] = await_create,
-		[STORE_RELEASE] = await_nothing,
-		[STORE_RENEW] = await_nothing,
-		[STORE_NOTIFY] = await_notify
+		[STORE_CREATE] = await_row,
+		[STORE_RELEASE] = await_row,
+		[STORE_RENEW] = await_row,
+		[STORE_NOTIFY] = await_row
 	}
 };
 
@@ -600,15 +529,4 @@ rows_execute(LockTables *tables, StoreOp *op)
 		(kind->calls[STORE_VALUE].keys[0] != NULL && !tables_have(tables, IN_VALUES)))
 		return;
 	operation(tables, op);
-}
-
-/*
- * rows_committed --- see table_int.h
- */
-void
-rows_committed(StoreOp *op)
-{
-	if (op->lock_kind == KIND_CONDITION && op->kind < STORE_CALLS &&
-		op->outcome == STORE_OK)
-		condition_carry_out(op);
 }

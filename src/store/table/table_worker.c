@@ -216,7 +216,7 @@ run_transaction(int from, int to)
 			entries_sweep(&tables);
 		commit_tables();
 		for (int i = from; i < to; i++)
-			rows_committed(jobs[i].op);
+			condition_committed(jobs[i].op);
 		done = true;
 	}
 	PG_CATCH();
