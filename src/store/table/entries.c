@@ -469,13 +469,10 @@ entry_delete(LockTables *tables, TableId in, StoreOp *op)
  * ----------
  */
 
-void
-shares_begin(LockTables *tables, const StoreOp *op)
-{
-	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
-}
-
-Entry *
+/*
+ * shares_next --- the next share of the key of that kind, after keyed_begin_group(); NULL: no more
+ */
+static Entry *
 shares_next(LockTables *tables, KindId kind)
 {
 	while (keyed_next_of_group(&tables->table[IN_SHARES]))
@@ -486,6 +483,34 @@ shares_next(LockTables *tables, KindId kind)
 			return &tables->entry[IN_SHARES];
 	}
 	return NULL;
+}
+
+uint64
+shares_hash(const char *owner)
+{
+	return hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
+}
+
+Shares
+shares_look(LockTables *tables, const StoreOp *op, KindId kind)
+{
+	Shares		all = {.first_ms = STORE_NO_TTL};
+	const Entry *share;
+
+	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
+	while ((share = shares_next(tables, kind)) != NULL)
+	{
+		if (kind == KIND_PERMIT && share->left_ms == 0)
+		{
+			(void) keyed_delete(&tables->table[IN_SHARES]);
+			continue;
+		}
+		if (all.n++ == 0 || share->left_ms < all.first_ms)
+			all.first_ms = share->left_ms;
+		all.lease_ms = Max(all.lease_ms, share->lease_ms);
+		all.sum += shares_hash(share->owner);
+	}
+	return all;
 }
 
 void
@@ -502,15 +527,9 @@ share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner, bo
 void
 shares_drop(LockTables *tables, StoreOp *op, KindId kind)
 {
-	shares_begin(tables, op);
+	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
 	while (shares_next(tables, kind) != NULL)
 		entry_delete(tables, IN_SHARES, op);
-}
-
-uint64
-shares_hash(const char *owner)
-{
-	return hash_bytes_extended((const unsigned char *) owner, strlen(owner), 0);
 }
 
 /* ----------

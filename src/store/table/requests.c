@@ -4,7 +4,7 @@
  *	  Requests to the table worker in shared memory; see table_int.h.
  *
  * There is an array of requests, one for each backend process and the last one for
- * the watchdog, and a pool of operations in which each request has its part.  The
+ * the watchdog, which has more operations than fit into the others.  The
  * state of a request is an atomic that says which process may change the rest of it.
  *
  * The worker goes through the requests in order, and the watchdog's is the last.  So if the
@@ -42,11 +42,11 @@ typedef struct Requests
 	pg_atomic_uint32 epoch;
 	TimestampTz clock_began;	/* the wall clock, less lr_now(), at the start */
 	TableTickets tickets;
+	TableOp		more[REQUEST_ROOM_WATCHDOG - REQUEST_ROOM];	/* of the watchdog */
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
 } Requests;
 
 static Requests *requests = NULL;
-static TableOp *pool = NULL;
 
 /* ----------
  * Why something was not done
@@ -87,23 +87,10 @@ table_trouble_hint(TableFault fault)
  * ----------
  */
 
-static Size
-requests_size(void)
-{
-	return MAXALIGN(add_size(offsetof(Requests, request),
-							 mul_size(REQUESTS, sizeof(TableRequest))));
-}
-
 int
 requests_max_ops(void)
 {
 	return MaxBackends * REQUEST_ROOM + REQUEST_ROOM_WATCHDOG;
-}
-
-static Size
-pool_size(void)
-{
-	return mul_size(requests_max_ops(), sizeof(TableOp));
 }
 
 /*
@@ -112,7 +99,8 @@ pool_size(void)
 Size
 requests_shmem_size(void)
 {
-	return lr_has_store(STORE_TABLE) ? add_size(requests_size(), pool_size()) : 0;
+	return !lr_has_store(STORE_TABLE) ? 0 :
+		add_size(offsetof(Requests, request), mul_size(REQUESTS, sizeof(TableRequest)));
 }
 
 /*
@@ -129,7 +117,6 @@ requests_shmem_init(void)
 		return;
 	requests = ShmemInitStruct("lockredis table requests",
 							   requests_shmem_size(), &found);
-	pool = (TableOp *) ((char *) requests + requests_size());
 	if (found)
 		return;
 
@@ -138,21 +125,14 @@ requests_shmem_init(void)
 	pg_atomic_init_u32(&requests->epoch, 0);
 	requests->clock_began = GetCurrentTimestamp() - lr_now();
 	for (int i = 0; i < REQUESTS; i++)
-	{
-		TableRequest *request = &requests->request[i];
-
-		pg_atomic_init_u32(&request->state, REQUEST_FREE);
-		request->first_op = i * REQUEST_ROOM;
-		request->room = i == WATCHDOG_REQUEST ?
-			REQUEST_ROOM_WATCHDOG : REQUEST_ROOM;
-	}
+		pg_atomic_init_u32(&requests->request[i].state, REQUEST_FREE);
 }
 
 static TableOp *
 op_in(TableRequest *request, int i)
 {
-	Assert(i < request->room);
-	return &pool[request->first_op + i];
+	Assert(i < REQUEST_ROOM || request == &requests->request[WATCHDOG_REQUEST]);
+	return i < REQUEST_ROOM ? &request->op[i] : &requests->more[i - REQUEST_ROOM];
 }
 
 RequestState

@@ -324,14 +324,6 @@ const RowOperation latch_operations[STORE_CALLS] = {
  * ----------
  */
 
-/* The permits of a key that are taken. */
-typedef struct PermitsHad
-{
-	int64		n;
-	int64		first_ms;		/* after which the first of them expires */
-	uint64		sum;			/* changes when their owners do */
-} PermitsHad;
-
 /*
  * owner_of_id --- PERMIT_OWNER and the SHA-256 of the id
  */
@@ -388,41 +380,17 @@ insert_permit(LockTables *tables, StoreOp *op)
 	share_insert(tables, op, KIND_PERMIT, owner, by_id);
 }
 
-/*
- * count_permits --- count the permits of the key that are taken, and delete expired ones
- */
-static PermitsHad
-count_permits(LockTables *tables, const StoreOp *op)
-{
-	PermitsHad	had = {0, STORE_NO_TTL, 0};
-	const Entry *permit;
-
-	shares_begin(tables, op);
-	while ((permit = shares_next(tables, KIND_PERMIT)) != NULL)
-	{
-		if (permit->left_ms == 0)
-		{
-			(void) keyed_delete(&tables->table[IN_SHARES]);
-			continue;
-		}
-		if (had.n++ == 0 || permit->left_ms < had.first_ms)
-			had.first_ms = permit->left_ms;
-		had.sum += shares_hash(permit->owner);
-	}
-	return had;
-}
-
 /* Grant a permit if not all are taken. */
-void
+static void
 permit_create(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
-	PermitsHad	had;
+	Shares		had;
 
 	op->outcome = STORE_MISSING;
 	if (total->left_ms == 0)
 		return;
-	had = count_permits(tables, op);
+	had = shares_look(tables, op, KIND_PERMIT);
 	if (had.n >= total->number)
 		entry_busy(op, had.first_ms);
 	else
@@ -448,7 +416,7 @@ find_counting(LockTables *tables, StoreOp *op)
 /*
  * permit_renew --- lengthen its lease, or with a lease of 0 only look whether it counts
  */
-void
+static void
 permit_renew(LockTables *tables, StoreOp *op)
 {
 	if (find_counting(tables, op) != NULL)
@@ -456,7 +424,7 @@ permit_renew(LockTables *tables, StoreOp *op)
 }
 
 /* By the session that has it, or by its id. */
-void
+static void
 permit_release(LockTables *tables, StoreOp *op)
 {
 	if (find_counting(tables, op) != NULL)
@@ -468,14 +436,14 @@ permit_release(LockTables *tables, StoreOp *op)
  *
  * Draining leaves only those that are taken.
  */
-void
+static void
 permit_define(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
 	int64		value = op->amount;
 	int64		was = total->number;
 	bool		counts = total->left_ms != 0;
-	int64		had = count_permits(tables, op).n;
+	int64		had = shares_look(tables, op, KIND_PERMIT).n;
 
 	op->outcome = STORE_OK;
 	op->answer.changed = counts;
@@ -508,13 +476,13 @@ permit_define(LockTables *tables, StoreOp *op)
 }
 
 /* How many there are, and how many of them nobody has. */
-void
+static void
 permit_value(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
 
 	op->answer.total = total->number;
-	op->answer.available = total->number - count_permits(tables, op).n;
+	op->answer.available = total->number - shares_look(tables, op, KIND_PERMIT).n;
 	op->outcome = total->left_ms != 0 ? STORE_OK : STORE_MISSING;
 }
 
@@ -525,20 +493,28 @@ void
 permits_inspect(LockTables *tables, StoreOp *op)
 {
 	const Entry *total;
-	PermitsHad	had;
+	Shares		had;
 
 	if (!entry_may_look(tables, IN_SHARES) || !entry_may_look(tables, IN_VALUES))
 		return;
-	had = count_permits(tables, op);
+	had = shares_look(tables, op, KIND_PERMIT);
 	if (had.n == 0)
 		return;
 	total = value_find(tables, op, KIND_PERMIT);
 	op->answer.value = STORE_VALUE_LOCK;
-	op->answer.count = (int) had.n;
+	op->answer.count = had.n;
 	op->answer.available = total->number - had.n;
 	op->answer.ttl_ms = op->answer.available > 0 ? STORE_NO_TTL : had.first_ms;
-	snprintf(op->answer.holder, sizeof(op->answer.holder), "%lld %s", (long long) had.n,
+	snprintf(op->answer.holder, sizeof(op->answer.holder), "%d %s", had.n,
 			 had.n == 1 ? "permit" : "permits");
 	snprintf(op->answer.digest, sizeof(op->answer.digest), "permits %016llx",
 			 (unsigned long long) had.sum);
 }
+
+const RowOperation permit_operations[STORE_CALLS] = {
+	[STORE_CREATE] = permit_create,
+	[STORE_RELEASE] = permit_release,
+	[STORE_RENEW] = permit_renew,
+	[STORE_DEFINE] = permit_define,
+	[STORE_VALUE] = permit_value
+};

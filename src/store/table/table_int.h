@@ -108,11 +108,9 @@ typedef struct TableRequest
 {
 	pg_atomic_uint32 state;		/* RequestState */
 	int			client;			/* proc number of the process to wake */
-	int			first_op;		/* index of its first operation in the pool */
-	int			room;
 	int			nops;
-
 	TableTrouble trouble;		/* of the last operation that had any */
+	TableOp		op[REQUEST_ROOM];	/* the watchdog has further ones, elsewhere */
 } TableRequest;
 
 /*
@@ -140,7 +138,7 @@ typedef struct TableTickets
 extern TableRequest *request_open(bool watchdog);
 extern RequestState request_state(TableRequest *request);
 
-/* Write operation i of a free request; the caller sets nops. */
+/* Write operation i of a free request that has room for it; the caller sets nops. */
 extern void request_put_op(TableRequest *request, int i, const StoreOp *op);
 extern void request_submit(TableRequest *request);
 
@@ -407,9 +405,17 @@ extern bool entry_may_look(LockTables *tables, TableId in);
 extern Entry *entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind,
 						 const char *owner);
 
-/* Find all shares of the key of one kind, one after the other; NULL: no more. */
-extern void shares_begin(LockTables *tables, const StoreOp *op);
-extern Entry *shares_next(LockTables *tables, KindId kind);
+/* The shares of a key of one kind. */
+typedef struct Shares
+{
+	int			n;
+	int64		first_ms;		/* after which the first of them ends */
+	int64		lease_ms;		/* the longest of their leases */
+	uint64		sum;			/* changes when their owners do */
+} Shares;
+
+/* Look at them, and delete permits that have ended. */
+extern Shares shares_look(LockTables *tables, const StoreOp *op, KindId kind);
 
 /* Insert a share of the key.  "keep": it outlives this server. */
 extern void share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner,
@@ -488,12 +494,7 @@ extern void entries_start(void);
 
 extern const RowOperation semaphore_operations[STORE_CALLS];
 extern const RowOperation latch_operations[STORE_CALLS];
-
-extern void permit_create(LockTables *tables, StoreOp *op);
-extern void permit_renew(LockTables *tables, StoreOp *op);
-extern void permit_release(LockTables *tables, StoreOp *op);
-extern void permit_define(LockTables *tables, StoreOp *op);
-extern void permit_value(LockTables *tables, StoreOp *op);
+extern const RowOperation permit_operations[STORE_CALLS];
 
 /*
  * For a key without a row: describe who has permits of it.  Results are set only if there are

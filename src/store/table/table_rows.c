@@ -109,17 +109,12 @@ static void
 shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
 {
 	char		owner[LR_OWNER_MAX];
-	const Entry *share;
-	uint64		sum;
-	int			n = 0;
+	Shares		read = shares_look(tables, op, KIND_READ);
 
 	row_tell_owner(&tables->entry[IN_ROWS], owner);
-	sum = shares_hash(owner);
-	shares_begin(tables, op);
-	for (; (share = shares_next(tables, KIND_READ)) != NULL; n++)
-		sum += shares_hash(share->owner);
-	if (n > 0)
-		snprintf(out, size, "shares %016llx", (unsigned long long) sum);
+	if (read.n > 0)
+		snprintf(out, size, "shares %016llx",
+				 (unsigned long long) (read.sum + shares_hash(owner)));
 }
 
 /*
@@ -152,25 +147,6 @@ change_readers(LockTables *tables, StoreOp *op, int by)
 	else if (!changed)
 		return;
 	entry_put(tables, IN_ROWS, op);
-}
-
-/*
- * shares_keep --- called when a writer releases the row: if its session also reads, the row is a
- * reader's from now on, and the outcome is set; false: nobody reads
- */
-static bool
-shares_keep(LockTables *tables, StoreOp *op)
-{
-	const Entry *share;
-	int64		lease_ms = 0;
-	int			readers = 0;
-
-	shares_begin(tables, op);
-	for (; (share = shares_next(tables, KIND_READ)) != NULL; readers++)
-		lease_ms = Max(lease_ms, share->lease_ms);
-	if (readers > 0)
-		make_shared(tables, op, readers, lease_ms);
-	return readers > 0;
 }
 
 /*
@@ -347,10 +323,17 @@ static void
 exclusive_release(LockTables *tables, StoreOp *op)
 {
 	Entry	   *row = find_of(tables, op, op->owner);
+	Shares		read = {0};
 
-	if (row != NULL && op->keep_ms > 0)
+	if (row == NULL)
+		return;
+	if (op->lock_kind == KIND_WRITE)
+		read = shares_look(tables, op, KIND_READ);
+	if (op->keep_ms > 0)
 		keep_locked(tables, op, row);
-	else if (row != NULL && !(op->lock_kind == KIND_WRITE && shares_keep(tables, op)))
+	else if (read.n > 0)
+		make_shared(tables, op, read.n, read.lease_ms);
+	else
 		entry_delete(tables, IN_ROWS, op);
 }
 
@@ -459,9 +442,7 @@ static const RowOperation exclusive_operations[STORE_CALLS] = {
 	[STORE_CREATE] = exclusive_create,
 	[STORE_RELEASE] = exclusive_release,
 	[STORE_RENEW] = exclusive_renew,
-	[STORE_MINT] = exclusive_mint,
-	[STORE_FORCE] = any_force,
-	[STORE_INSPECT] = any_inspect
+	[STORE_MINT] = exclusive_mint
 };
 
 static const RowOperation *const lock_operations[] = {
@@ -469,24 +450,14 @@ static const RowOperation *const lock_operations[] = {
 	[KIND_READ] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = read_create,
 		[STORE_RELEASE] = read_release,
-		[STORE_RENEW] = read_renew,
-		[STORE_FORCE] = any_force,
-		[STORE_INSPECT] = any_inspect
+		[STORE_RENEW] = read_renew
 	},
 	[KIND_WRITE] = exclusive_operations,
 	[KIND_FAIR] = exclusive_operations,
 	[KIND_SEMAPHORE] = semaphore_operations,
 	[KIND_LATCH] = latch_operations,
 	[KIND_TOKEN] = exclusive_operations,
-	[KIND_PERMIT] = (const RowOperation[STORE_CALLS]) {
-		[STORE_CREATE] = permit_create,
-		[STORE_RELEASE] = permit_release,
-		[STORE_RENEW] = permit_renew,
-		[STORE_FORCE] = any_force,
-		[STORE_INSPECT] = any_inspect,
-		[STORE_DEFINE] = permit_define,
-		[STORE_VALUE] = permit_value
-	},
+	[KIND_PERMIT] = permit_operations,
 	[KIND_CONDITION] = (const RowOperation[STORE_CALLS]) {
 		[STORE_CREATE] = await_row,
 		[STORE_RELEASE] = await_row,
@@ -519,7 +490,8 @@ rows_execute(LockTables *tables, StoreOp *op)
 			op->answer.store_ms = lr_now() / LR_US_PER_MS;
 		return;
 	}
-	operation = lock_operations[op->lock_kind][op->kind == STORE_SET ? STORE_RENEW : op->kind];
+	operation = op->kind == STORE_INSPECT ? any_inspect : op->kind == STORE_FORCE ? any_force :
+		lock_operations[op->lock_kind][op->kind == STORE_SET ? STORE_RENEW : op->kind];
 	kind = lr_kind(op->lock_kind);
 	op->outcome = STORE_REFUSED;
 	if (operation == NULL)

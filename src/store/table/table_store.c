@@ -183,6 +183,7 @@ static void
 submit_next(TableHandle *h)
 {
 	TableRequest *request = h->request;
+	int			room = h->patient ? REQUEST_ROOM_WATCHDOG : REQUEST_ROOM;
 
 	if (request_state(request) != REQUEST_FREE)
 		return;
@@ -191,7 +192,7 @@ submit_next(TableHandle *h)
 	{
 		if (h->next == h->batch.nops && !begin_round(h))
 			return;
-		for (h->first = h->next; h->asked < request->room && h->next < h->batch.nops; h->next++)
+		for (h->first = h->next; h->asked < room && h->next < h->batch.nops; h->next++)
 		{
 			StoreOp    *op = &h->batch.ops[h->next];
 
