@@ -102,22 +102,6 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
  */
 
 /*
- * shares_digest --- a text that changes whenever the owners of the row and of the key's shares
- * do; not set if there are no shares
- */
-static void
-shares_digest(LockTables *tables, const StoreOp *op, char *out, Size size)
-{
-	char		owner[LR_OWNER_MAX];
-	Shares		read = shares_look(tables, op, KIND_READ);
-
-	row_tell_owner(&tables->entry[IN_ROWS], owner);
-	if (read.n > 0)
-		snprintf(out, size, "shares %016llx",
-				 (unsigned long long) (read.sum + shares_hash(owner)));
-}
-
-/*
  * make_shared --- make the key's row that of so many readers
  */
 static void
@@ -285,15 +269,13 @@ static void
 exclusive_renew(LockTables *tables, StoreOp *op)
 {
 	Entry	   *row = find_of(tables, op, op->owner);
-	bool		changed;
 
 	if (row == NULL)
 		return;
 	if (op->keep_ms > 0)
 		entry_outlives(row);
-	changed = entry_lengthen(row, op->lease_ms);
 	op->outcome = STORE_OK;
-	if (changed || op->keep_ms > 0)
+	if (entry_lengthen(row, op->lease_ms) || op->keep_ms > 0)
 		entry_put(tables, IN_ROWS, op);
 }
 
@@ -350,17 +332,25 @@ exclusive_mint(LockTables *tables, StoreOp *op)
 }
 
 /*
- * owners_digest --- a digest of the row's owners, if it has shares or is a token's; else empty
+ * owners_digest --- a text that changes whenever the owners of the row and of the key's shares do;
+ * not set if the row is not a token's and has no shares
  *
  * redis_force_unlock deletes the row only if the digest is still the same.
  */
 static void
 owners_digest(LockTables *tables, const StoreOp *op, const Entry *row, char *out, Size size)
 {
+	char		owner[LR_OWNER_MAX];
+	Shares		read = {0};
+
 	if (row_is_token(row))
 		strlcpy(out, row->owner + strlen(TOKEN_OWNER), 2 * STORE_ID_LEN + 1);
 	else if (row->of == OF_US && entry_may_look(tables, IN_SHARES))
-		shares_digest(tables, op, out, size);
+		read = shares_look(tables, op, KIND_READ);
+	row_tell_owner(row, owner);
+	if (read.n > 0)
+		snprintf(out, size, "shares %016llx",
+				 (unsigned long long) (read.sum + shares_hash(owner)));
 }
 
 /*
