@@ -85,7 +85,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms)
 	lt_note_answer(h, moves);
 	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
-		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
+		lt_lose_locked(hold, LOST_EXPIRED, NULL);
 		return false;
 	}
 	if (lt_renew_lease_ms(h) > 0)
@@ -298,7 +298,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline)
 	if (!answer_raise_deadline(hold, renewed ? deadline : 0))
 	{
 		if (h->state == HOLD_HELD)
-			lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
+			lt_lose_locked(hold, LOST_EXPIRED, NULL);
 		return;
 	}
 	h->claim.store = store;
@@ -349,7 +349,7 @@ lt_lose_by_move(const DueItem *item, StoreId store, const char *taken_by,
 	if (!answer_lock_moving(item, store, not_after))
 		return;
 	if (answer_may_move(item))
-		lt_lose_locked(item->op.hold, store, LOST_TAKEN, taken_by);
+		lt_lose_locked(item->op.hold, LOST_TAKEN, taken_by);
 	lt_unlock();
 }
 

@@ -93,7 +93,7 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again)
 	LrHold	   *h = &lt_holds[hold];
 
 	if (h->state == HOLD_HELD && lt_deadline(hold) <= now)
-		lt_lose_locked(hold, h->claim.store, LOST_EXPIRED, NULL);
+		lt_lose_locked(hold, LOST_EXPIRED, NULL);
 
 	if (h->state == HOLD_HELD && h->claim.store != store)
 		return due_decide_elsewhere(hold, store, connected, again);

@@ -215,27 +215,6 @@ lt_forget_trace(LrHold *h, StoreId store)
 }
 
 /*
- * lt_forget_gone --- that store has answered that the hold's owner is not there
- *
- * Of several masters only most have said so.  The others may still have the lock, and the
- * watchdog releases it there once the hold is LOST, and not before:
- *
- *	 S: has it at 1 and 2; client C elsewhere has had it at 3
- *	 2 is replaced by an empty server, which has no vote yet; C releases 3
- *	 watchdog: renewal: done at 1, gone at 2 and 3
- *	 watchdog: release at 1		C: takes it at 1 and 3, a majority
- *	 watchdog: the hold is LOST; until now S could believe in it
- *
- * As long as 1 has the lock, C gets no majority.
- */
-void
-lt_forget_gone(LrHold *h, StoreId store)
-{
-	if (masters_count() == 0 || !lr_store_can(store, STORE_HAS_PLACE))
-		lt_forget_trace(h, store);
-}
-
-/*
  * lt_here_since --- the here_from (locktable.h) of a lock that was taken in that store at
  * "when"
  *

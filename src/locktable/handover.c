@@ -434,13 +434,13 @@ lt_pass_on(LrIndex hold)
 /*
  * lt_wait_again --- a lock that was accepted is gone, before the caller got it
  *
- * So it is no loss.  The session waits with this hold again, as the first.  If a store
- * may still have the lock (it has moved, or another node is the master since), the hold
- * becomes an orphan, and another one takes its place.  Without a row for that, what the
- * store has ends with its lease.
+ * So it is no loss.  The session waits again, as the first.  A store may still have the lock
+ * (it has moved, or another node is the master since), so the hold becomes an orphan, and
+ * another one takes its place.  Without a row for that, what the store has ends with its
+ * lease.
  */
 void
-lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
+lt_wait_again(LrIndex *hold)
 {
 	LrHold	   *h = &lt_holds[*hold];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
@@ -450,11 +450,9 @@ lt_wait_again(LrIndex *hold, StoreId where, uint64 moves)
 	lt_lock(lt_keys[key].hash);
 	if (h->state == HOLD_LOST)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	if (lt_moves(h) == moves)
-		lt_forget_gone(h, where);
 	if (h->traces != 0 && reserved)
 	{
-		lt_make_orphan(*hold);
+		lt_leave_to_watchdog(*hold);
 		*hold = lt_alloc_hold();
 		reserved = false;
 	}

@@ -401,14 +401,14 @@ lt_end_aside(LrIndex hold, const StoreOp *op)
 	Assert(h->state == HOLD_RELEASING);
 	h->state = HOLD_HELD;
 	if (op->outcome == STORE_GONE)
-		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op));
+		lt_lose_locked(hold, lt_reason_of(op), lt_taken_by(op));
 	else
 	{
 		hold_note_stay(hold, h->as.held.here_from);
 		if ((op->outcome == STORE_BUSY || op->outcome == STORE_OK) &&
 			!lt_is_past(h->key, op->sent.topology))
 			lt_forget_trace(h, op->store);
-		lt_lose_set_aside(hold);
+		lt_lose_locked(hold, LOST_WAITING, NULL);
 	}
 	lt_unlock();
 }

@@ -260,7 +260,7 @@ extern bool lt_take_reserved(LrIndex hold, StoreId *store, int64 *more);
  * the store says that it is gone; the session waits on, perhaps with another hold.
  */
 extern void lt_pass_on(LrIndex hold);
-extern void lt_wait_again(LrIndex *hold, StoreId where, uint64 moves);
+extern void lt_wait_again(LrIndex *hold);
 
 /*
  * A session in front has asked the store, and somebody else has the key: "owner", which
@@ -504,12 +504,9 @@ extern void lt_lose(LrIndex hold, const StoreOp *op);
 
 /*
  * The key was taken away by force, from that owner, or from all owners (NULL): sessions of
- * this server lose their holds of it.  The lock is gone from the store of the operation,
- * which need not be the one that it is in by now, and from the node that was the master
- * then.
+ * this server lose their holds of it.
  */
-extern void lt_lose_forced(const LrName *name, const char *owner_text,
-						   const StoreOp *force);
+extern void lt_lose_forced(const LrName *name, const char *owner_text);
 
 /*
  * Note how a lock was lost; taken_by may be NULL.  And make a record of that for the server

@@ -545,7 +545,6 @@ extern LrClaim lt_claim_of(const StoreOp *op, LrIndex key);
 extern void lt_first_trace(LrHold *h, LrClaim claim);
 extern void lt_trace_of_move(LrHold *h, StoreId store);
 extern void lt_forget_trace(LrHold *h, StoreId store);
-extern void lt_forget_gone(LrHold *h, StoreId store);
 extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */
@@ -595,9 +594,7 @@ extern LrIndex lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int
 extern bool lt_is_live(LrIndex hold, int64 now);
 extern bool lt_keeps_from(LrIndex hold, LrIndex session, KindId kind);
 extern bool lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id);
-extern void lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-						   const char *taken_by);
-extern void lt_lose_set_aside(LrIndex hold);
+extern void lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by);
 extern void lt_lost_is_there(LrIndex hold);
 extern void lt_drop_handed(LrIndex session);
 extern void lt_drop_lost_locked(LrIndex hold);

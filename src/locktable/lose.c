@@ -53,26 +53,34 @@ lt_copy_loss(const LrHold *h, LockLoss *loss)
 }
 
 /*
- * lose_locked --- a held lock is gone, as that store says; "sure": and it has not been
- * put there again since
+ * lose_locked --- a held lock is gone
  *
- * After an expiry the store may still have it (a renewal whose reply was not read may
- * have run, and the store's clock ends the lease a little later than ours), so the
- * watchdog releases it.  So it does with a placed lock: a replica that has become the
- * master without having heard of the grant still has the place in the queue, which the
- * release takes away.  If nobody has the key, another reason may say more:
- * lockredis.url has changed, or the lease has ended anyway.
+ * The store may still have it, or something of it, so the watchdog releases it: a renewal
+ * whose reply was not read may have run, and the store's clock ends the lease a little
+ * later than ours; another node may have become the master, which still has the lock, or a
+ * place in a queue; or the lock was moved meanwhile.  Of several masters only most have
+ * said that it is gone.  The others are told once the hold is LOST, and not before:
+ *
+ *	 S: has it at 1 and 2; client C elsewhere has had it at 3
+ *	 2 is replaced by an empty server, which has no vote yet; C releases 3
+ *	 watchdog: renewal: done at 1, gone at 2 and 3
+ *	 watchdog: release at 1		C: takes it at 1 and 3, a majority
+ *	 watchdog: the hold is LOST; until now S could believe in it
+ *
+ * As long as 1 has the lock, C gets no majority.
+ *
+ * If nobody has the key, another reason may say more: lockredis.url has changed, or the
+ * lease has ended anyway.
  */
 static void
-lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
-			const char *taken_by)
+lose_locked(LrIndex hold, LostReason reason, const char *taken_by)
 {
 	LrHold	   *h = &lt_holds[hold];
 	const LrKey *key = lt_key_of(hold);
 	LockLoss	loss;
 
 	Assert(h->state == HOLD_HELD);
-	if (reason == LOST_DELETED && lt_is_at_old_place(h, where))
+	if (reason == LOST_DELETED && lt_is_at_old_place(h, h->claim.store))
 		reason = LOST_MOVED;
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
@@ -81,12 +89,7 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	h->lost = reason;
 	h->lost_at = loss.at;
 	strlcpy(h->as.taken_by, loss.taken_by, LR_OWNER_MAX);
-	if (sure && reason != LOST_EXPIRED && !lr_kind(h->kind)->placed)
-		lt_forget_gone(h, where);
-	if (h->traces != 0)
-		lt_set_due_in_traces(hold, lr_now());
-	else
-		lt_nothing_due(hold);
+	lt_set_due_in_traces(hold, lr_now());
 	lt_nudge_after(lt_key_of(hold), h->kind);
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
@@ -95,15 +98,6 @@ lose_locked(LrIndex hold, StoreId where, bool sure, LostReason reason,
 	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &loss);
 	lt_add_watchdog();
 	lose_tell(h);
-}
-
-/*
- * lt_lose_set_aside --- the session of a lock has released it, to take it again
- */
-void
-lt_lose_set_aside(LrIndex hold)
-{
-	lose_locked(hold, lt_holds[hold].claim.store, false, LOST_WAITING, NULL);
 }
 
 /*
@@ -133,7 +127,7 @@ void
 lt_lose_if_expired(LrIndex hold)
 {
 	if (lt_holds[hold].state == HOLD_HELD && lt_deadline(hold) <= lr_now())
-		lt_lose_locked(hold, lt_holds[hold].claim.store, LOST_EXPIRED, NULL);
+		lt_lose_locked(hold, LOST_EXPIRED, NULL);
 }
 
 /*
@@ -188,7 +182,7 @@ lt_conflicting_hold(LrKey *key, LrIndex session, KindId kind, int64 now)
 				return i;
 		}
 		else if (lt_holds[i].state == HOLD_HELD)
-			lt_lose_locked(i, lt_holds[i].claim.store, LOST_EXPIRED, NULL);
+			lt_lose_locked(i, LOST_EXPIRED, NULL);
 	}
 	key->hold_kinds = seen;
 	return LR_NONE;
@@ -289,21 +283,26 @@ lt_free_and_nudge(LrIndex hold)
 /*
  * lt_drop_lost_locked --- the session has seen the loss
  *
+ * Only what has expired is an orphan for want of an answer, and counts as one.
+ *
  * A count of losses that is too low lets a commit pass, so it is lowered only for LOST
  * holds.  One that is HELD, against all rules, is left to the watchdog.
  */
 void
 lt_drop_lost_locked(LrIndex hold)
 {
-	bool		lost = lt_holds[hold].state == HOLD_LOST;
+	const LrHold *h = &lt_holds[hold];
+	bool		lost = h->state == HOLD_LOST;
 
 	Assert(lost);
 	if (lost)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
-	if (lt_holds[hold].traces != 0)
+	if (h->traces == 0)
+		lt_free_hold(hold);
+	else if (h->lost == LOST_EXPIRED)
 		lt_make_orphan(hold);
 	else
-		lt_free_hold(hold);
+		lt_leave_to_watchdog(hold);
 }
 
 /*
@@ -376,67 +375,32 @@ lt_disown_next(LrIndex session)
 }
 
 /*
- * lose_forget_or_orphan --- a lock is gone from a store, but perhaps not from the other
- */
-static void
-lose_forget_or_orphan(LrIndex hold, StoreId where)
-{
-	lt_forget_gone(&lt_holds[hold], where);
-	if (lt_holds[hold].traces != 0)
-		lt_make_orphan(hold);
-	else
-		lt_free_hold(hold);
-}
-
-/*
- * lose_handed --- a lock that was handed over is gone: its next session waits again
- */
-static void
-lose_handed(LrIndex hold, StoreId where, bool sure)
-{
-	LrHold	   *h = &lt_holds[hold];
-	LrKey	   *key = &lt_keys[h->key];
-
-	lt_wait_on(h->session, true);
-	lt_disown_next(h->session);
-	lt_nudge_front(&key->queue);
-	if (sure)
-		lose_forget_or_orphan(hold, where);
-	else
-		lt_make_orphan(hold);
-	lt_nudge_placeless(key);
-}
-
-/*
- * lose_gone --- a lock that is held, or was handed over, is gone
- */
-static void
-lose_gone(LrIndex hold, StoreId where, bool sure, LostReason reason,
-		  const char *taken_by)
-{
-	if (lt_holds[hold].state == HOLD_HELD)
-		lose_locked(hold, where, sure, reason, taken_by);
-	else if (lt_holds[hold].state == HOLD_HANDED)
-		lose_handed(hold, where, sure);
-}
-
-void
-lt_lose_locked(LrIndex hold, StoreId where, LostReason reason,
-			   const char *taken_by)
-{
-	lose_gone(hold, where, true, reason, taken_by);
-}
-
-/*
  * lt_drop_handed --- the session waits again without the lock that it was handed, which
- * nobody here can use; the watchdog releases it
+ * is gone, or which nobody here can use; the watchdog releases it
  */
 void
 lt_drop_handed(LrIndex session)
 {
 	LrIndex		handed = lt_wait_of(session)->handed;
+	LrKey	   *key = lt_key_of(handed);
 
-	lose_handed(handed, lt_holds[handed].claim.store, false);
+	lt_wait_on(session, true);
+	lt_disown_next(session);
+	lt_nudge_front(&key->queue);
+	lt_make_orphan(handed);
+	lt_nudge_placeless(key);
+}
+
+/*
+ * lt_lose_locked --- a lock that is held, or was handed over, is gone
+ */
+void
+lt_lose_locked(LrIndex hold, LostReason reason, const char *taken_by)
+{
+	if (lt_holds[hold].state == HOLD_HELD)
+		lose_locked(hold, reason, taken_by);
+	else if (lt_holds[hold].state == HOLD_HANDED)
+		lt_drop_handed(lt_holds[hold].session);
 }
 
 /* ----------
@@ -463,7 +427,7 @@ lt_lose(LrIndex hold, const StoreOp *op)
 	if (!lt_lock_owned(hold, op->owner))
 		return;
 	if (lt_moves(&lt_holds[hold]) == op->moves)
-		lt_lose_locked(hold, op->store, lt_reason_of(op), lt_taken_by(op));
+		lt_lose_locked(hold, lt_reason_of(op), lt_taken_by(op));
 	lt_unlock();
 }
 
@@ -499,14 +463,12 @@ lose_note_forced(uint32 hash, bool one, uint64 owner)
 /*
  * lose_forced --- mark the holds lost that the key was taken away from
  *
- * Since the store answered, the lock may have been moved there again, or another node,
- * which still has it, may have become the master.  And if all owners lost the key, one of
- * them may have got it just after that.  Then the lock is left to the watchdog.
+ * Since the store answered, the lock may have been moved there again.  And if all owners
+ * lost the key, one of them may have got it just after that.  The watchdog releases it.
  */
 static void
-lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner)
+lose_forced(LrIndex key, bool one, uint64 owner)
 {
-	bool		sure = one && !lt_is_past(key, op->sent.topology);
 	LrIndex		next;
 
 	for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = next)
@@ -515,7 +477,7 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner)
 
 		next = h->next;
 		if (!lr_kind(h->kind)->passing && (!one || h->claim.owner == owner))
-			lose_gone(i, op->store, sure && h->claim.moves == 0, LOST_FORCED, NULL);
+			lt_lose_locked(i, LOST_FORCED, NULL);
 	}
 }
 
@@ -531,7 +493,7 @@ lose_forced(LrIndex key, const StoreOp *op, bool one, uint64 owner)
  * So grants of A's requests from before now do not count (grant_was_forced).
  */
 void
-lt_lose_forced(const LrName *name, const char *owner_text, const StoreOp *op)
+lt_lose_forced(const LrName *name, const char *owner_text)
 {
 	bool		one = owner_text != NULL;
 	uint64		owner = one ? lr_owner_number(owner_text) : 0;
@@ -541,6 +503,6 @@ lt_lose_forced(const LrName *name, const char *owner_text, const StoreOp *op)
 	lose_note_forced(name->hash, one, owner);
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
-		lose_forced(key, op, one, owner);
+		lose_forced(key, one, owner);
 	lt_unlock();
 }

@@ -485,7 +485,7 @@ session_force(const LrName *name, KindId kind)
 	 * since.
 	 */
 	if (seen.answer.value != STORE_VALUE_TOKEN)
-		lt_lose_forced(name, several ? NULL : seen.answer.holder, &op);
+		lt_lose_forced(name, several ? NULL : seen.answer.holder);
 	lt_wake_waiter(0, name->data, name->len);
 	return true;
 }

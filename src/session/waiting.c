@@ -855,7 +855,7 @@ wait_take_handed(LrIndex *hold, int64 limit)
 	if (acq.request->fenced && !wait_take_token(&mint, limit))
 	{
 		acq.handed = false;
-		lt_wait_again(&acq.hold, mint.store, mint.moves);
+		lt_wait_again(&acq.hold);
 		return false;
 	}
 	*hold = acq.hold;

@@ -196,8 +196,11 @@ check_lost_by(const char *name, const ScopeHold *scope)
 {
 	const LrHold *h = (const LrHold *) ((const char *) scope - offsetof(LrHold, scope));
 
+	if (scope < lt_holds[0].scope || h >= &lt_holds[lt_table->max_locks])
+		return;					/* an orphan, whose release was sent */
 	if (lost_by != NULL && lost_by->moves != lt_moves(h))
 		sim_fail("lock table", "%s is lost by an answer of before it has moved", name);
+	master_check_lost(h - lt_holds);
 }
 
 void

@@ -586,18 +586,15 @@ __wrap_lt_note_answer(LrHold *h, uint64 moves)
 				 lt_keys[h->key].name);
 }
 
-extern void __real_lt_forget_gone(LrHold *h, StoreId store);
-extern void __wrap_lt_forget_gone(LrHold *h, StoreId store);
-
 /* A lock that was taken away by force, or is lost, may still be at some of several masters. */
 void
-__wrap_lt_forget_gone(LrHold *h, StoreId store)
+master_check_lost(LrIndex hold)
 {
+	const LrHold *h = &lt_holds[hold];
 	const char *key = lt_keys[h->key].name;
 	char		text[LR_OWNER_MAX];
 
-	__real_lt_forget_gone(h, store);
-	if ((h->traces & STORE_BIT(store)) != 0)
+	if ((h->traces & STORE_BIT(h->claim.store)) != 0)
 		return;
 	lr_owner_text(h->claim.owner, text);
 	for (int i = 0; i < sim_config.masters; i++)

@@ -160,6 +160,7 @@ extern void replica_check_answer(const StoreOp *op, StoreOutcome outcome);
 
 /* Likewise, before it is noted. */
 extern void master_check_outcome(const StoreBatch *b, const StoreOp *op, StoreOutcome outcome);
+extern void master_check_lost(LrIndex hold);
 
 /* ---- watch_check.c ---- */
 
