@@ -15,7 +15,6 @@
 
 #include "lockredis.h"
 
-#include "common/cryptohash.h"
 #include "lib/ilist.h"
 #include "storage/ipc.h"
 
@@ -304,10 +303,6 @@ typedef struct LockToken
 	int			len;
 	uint8		id[STORE_ID_LEN];	/* all later requests send this */
 } LockToken;
-
-/* The digest of a text.  Returns NULL, or why there is none. */
-extern const char *token_digest(pg_cryptohash_type type, const char *bytes, int len,
-								uint8 *out, Size size);
 
 /* Make it from the bytes of a token, which must stay valid. */
 extern void token_make(const char *bytes, int len, LockToken *out);

@@ -21,10 +21,10 @@
  */
 #include "lockredis.h"
 
+#include <openssl/sha.h>
+
 #include "access/xact.h"
 #include "common/int.h"
-#include "common/sha1.h"
-#include "common/sha2.h"
 #include "executor/execdesc.h"
 #include "lib/ilist.h"
 #include "miscadmin.h"
@@ -561,58 +561,29 @@ counts_undo(const Track *t)
  * ----------
  */
 
-const char *
-token_digest(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
-{
-	pg_cryptohash_ctx *ctx = pg_cryptohash_create(type);
-	const char *reason = NULL;
-
-	if (ctx == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("out of memory")));
-	if (pg_cryptohash_init(ctx) < 0 ||
-		pg_cryptohash_update(ctx, (const uint8 *) bytes, len) < 0 ||
-		pg_cryptohash_final(ctx, out, size) < 0)
-		reason = pg_cryptohash_error(ctx);
-	pg_cryptohash_free(ctx);
-	return reason;
-}
-
 /*
- * token_id --- digest of a token, which later requests have instead of it
- */
-static void
-token_id(pg_cryptohash_type type, const char *bytes, int len, uint8 *out, Size size)
-{
-	const char *reason = token_digest(type, bytes, len, out, size);
-
-	if (reason != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not compute the digest of a token: %s", reason)));
-}
-
-/*
+ * token_make --- see session.h
+ *
  * Redis keeps the token itself; later requests have its SHA-1, which scripts can
  * compute.  The table, which others may read, keeps only the SHA-256, and later
- * requests have the beginning of that.
+ * requests have the beginning of that.  OpenSSL may be configured not to have a digest.
  */
 void
 token_make(const char *bytes, int len, LockToken *out)
 {
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	bool		hashed = lr_store_can(lr_first_store(), STORE_HAS_DIGESTS);
+	uint8		digest[SHA256_DIGEST_LENGTH];
 	char	   *hex;
 
-	if (!lr_store_can(lr_first_store(), STORE_HAS_DIGESTS))
-	{
-		token_id(PG_SHA1, bytes, len, out->id, SHA1_DIGEST_LENGTH);
-		out->data = bytes;
-		out->len = len;
-		return;
-	}
-	token_id(PG_SHA256, bytes, len, digest, sizeof(digest));
+	if ((hashed ? SHA256 : SHA1) ((const uint8 *) bytes, len, digest) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not compute the digest of a token")));
 	memcpy(out->id, digest, STORE_ID_LEN);
+	out->data = bytes;
+	out->len = len;
+	if (!hashed)
+		return;
 	hex = palloc(2 * sizeof(digest));
 	(void) hex_encode((const char *) digest, sizeof(digest), hex);
 	out->data = hex;

@@ -349,31 +349,25 @@ wait_must_hold_off(StoreId store)
 }
 
 /*
- * wait_ask_store --- try once to create the lock
+ * wait_ask_store --- try once to create the lock, in the store that it is our turn to ask
  *
- * False: another store is in use by now, and the session has to wait for its turn there.
+ * If new locks are not taken there any more, lt_grant() refuses what it grants.
  *
  * If the create is refused as too late, our estimate of the store's clock was wrong.  The reply
  * has corrected it, so the create is sent once more, with a new owner.
  */
-static bool
+static void
 wait_ask_store(void)
 {
-	StoreId		store;
-
 	wait_require_watchdog(&acq.request->terms);
 	acq.news = topology_news();
-	store = current_store();
-	if (store != acq.turn)
-		return false;
-	request_require_store(acq.key.kind, store);
-	request_require_counter(acq.request, store);
-	if (wait_must_hold_off(store))
-		return true;
-	wait_send_create(store);
+	request_require_store(acq.key.kind, acq.turn);
+	request_require_counter(acq.request, acq.turn);
+	if (wait_must_hold_off(acq.turn))
+		return;
+	wait_send_create(acq.turn);
 	if (acq.op.outcome == STORE_LATE)
-		wait_send_create(store);
-	return true;
+		wait_send_create(acq.turn);
 }
 
 /*
@@ -873,12 +867,7 @@ static bool
 wait_ask_as_head(bool subscribed, LrIndex *hold)
 {
 	wait_forget_failures();
-	if (!wait_ask_store())
-	{
-		acq.again = true;
-		acq.retry_at = 0;
-		return false;
-	}
+	wait_ask_store();
 	acq.failure = STORE_PENDING;
 	if (!wait_store_failed(acq.op.outcome))
 		acq.failed_since = 0;

@@ -14,9 +14,10 @@
  */
 #include "lockredis.h"
 
+#include <openssl/sha.h>
+
 #include "catalog/pg_type.h"
 #include "common/int.h"
-#include "common/sha1.h"
 #include "datatype/timestamp.h"
 #include "lib/qunique.h"
 #include "lib/stringinfo.h"
@@ -40,7 +41,7 @@
 /* The longest name of a condition, in bytes of UTF-8. */
 #define CONDITION_MAX		255
 
-StaticAssertDecl(SHA1_DIGEST_LENGTH == STORE_ID_LEN, "the id of a condition is a SHA-1 digest");
+StaticAssertDecl(SHA_DIGEST_LENGTH == STORE_ID_LEN, "the id of a condition is a SHA-1 digest");
 
 #define LEASE_MIN_MS		10
 
@@ -505,7 +506,7 @@ arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id)
 				 errmsg("name of the condition is too long"),
 				 errdetail("It has %d bytes in UTF-8, at most %d are allowed.",
 						   len, CONDITION_MAX)));
-	if (token_digest(PG_SHA1, name, len, id, STORE_ID_LEN) != NULL)
+	if (SHA1((const uint8 *) name, len, id) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not compute the SHA1 digest of the name of a condition")));
