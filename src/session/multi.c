@@ -405,34 +405,19 @@ multi_undo(Multi *m)
  */
 
 /*
- * multi_set_renewed --- have a given lease renewed while we wait for more locks, or not
- */
-static void
-multi_set_renewed(const Multi *m, const HeldEntry *entry, bool renewed)
-{
-	LockScope	scope = m->request.terms.scope;
-	HoldView	view;
-
-	lt_look(entry->hold, &view);
-	view.scope[scope].renewed = renewed;
-	(void) lt_set_scope(entry->hold, scope, &view.scope[scope], 0, 0);
-}
-
-/*
  * multi_take_in_order --- acquire the locks one by one; false: the time is over
+ *
+ * A given lease is renewed while we wait for more locks.
  */
 static bool
 multi_take_in_order(const Multi *m)
 {
-	for (int i = 0; i < m->nfresh; i++)
-	{
-		HeldEntry  *entry;
+	AcquireRequest request = m->request;
 
-		if (!session_lock(m->fresh[i], &m->request, &entry))
+	request.terms.renewed = request.terms.renewed || (m->nfresh > 1 && lr_watchdog_running());
+	for (int i = 0; i < m->nfresh; i++)
+		if (!session_lock(m->fresh[i], &request, NULL))
 			return false;
-		if (!m->request.terms.renewed && i + 1 < m->nfresh)
-			multi_set_renewed(m, entry, true);
-	}
 	return true;
 }
 
@@ -446,6 +431,7 @@ static void
 multi_begin_leases(const Multi *m)
 {
 	int64		lease_ms = m->request.terms.lease_ms;
+	LockScope	scope = m->request.terms.scope;
 	StoreOp    *ops = palloc(sizeof(StoreOp) * m->nfresh);
 
 	for (int i = 0; i < m->nfresh; i++)
@@ -463,11 +449,14 @@ multi_begin_leases(const Multi *m)
 	for (int i = 0; i < m->nfresh; i++)
 	{
 		HeldEntry  *entry = held_find(m->fresh[i], m->request.terms.kind);
+		HoldView	view;
 
 		if (!ask_settle(entry->hold, &ops[i]) && ops[i].outcome == STORE_OK)
 			lt_raise_deadline(entry->hold, lr_lease_deadline(ops[i].sent.at, lease_ms),
 							  ops[i].moves);
-		multi_set_renewed(m, entry, false);
+		lt_look(entry->hold, &view);
+		view.scope[scope].renewed = false;
+		(void) lt_set_scope(entry->hold, scope, &view.scope[scope], 0, 0);
 	}
 	pfree(ops);
 }
