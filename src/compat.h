@@ -76,13 +76,6 @@ extern int no_such_variable
 #define LrCreateWaitEventSet(n)	CreateWaitEventSet(TopMemoryContext, (n))
 #endif
 
-/* 16 moved GUC memory out of plain malloc. */
-#if PG_VERSION_NUM >= 160000
-#define lr_guc_malloc(size)		guc_malloc(LOG, (size))
-#else
-#define lr_guc_malloc(size)		malloc(size)
-#endif
-
 /* 16 treats summarizing indexes separately when a row is updated; 19 takes flags. */
 #if PG_VERSION_NUM >= 160000
 #define LrUpdateIndexes			TU_UpdateIndexes

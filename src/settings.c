@@ -122,13 +122,6 @@ lr_require_fit_url(void)
 				 errdetail("%s", unfit_url)));
 }
 
-/* The parsed form of lockredis.url: one, or the URLs of independent masters. */
-typedef struct UrlList
-{
-	int			n;
-	RedisUrl	url[FLEXIBLE_ARRAY_MEMBER];
-} UrlList;
-
 /*
  * url_fits_mode --- can fallback mode, if that is the mode, use these URLs?
  */
@@ -150,14 +143,13 @@ url_fits_mode(const RedisUrl *urls, int n)
 }
 
 /*
- * check_url --- check hook: parse the URL, and keep the parsed form for assign_url()
+ * check_url --- check hook: is it a URL, or several, that the mode can use?
  */
 static bool
 check_url(char **newval, void **extra, GucSource source)
 {
 	RedisUrl	urls[LR_MAX_MASTERS];
 	RedisUrlError error;
-	UrlList    *list;
 	int			n;
 
 	if (!redis_url_parse(*newval, urls, &n, &error))
@@ -170,13 +162,6 @@ check_url(char **newval, void **extra, GucSource source)
 	}
 	if (!url_fits_mode(urls, n))
 		return false;
-
-	list = lr_guc_malloc(offsetof(UrlList, url) + n * sizeof(RedisUrl));
-	if (list == NULL)
-		return false;
-	list->n = n;
-	memcpy(list->url, urls, n * sizeof(RedisUrl));
-	*extra = list;
 	for (int i = 0; i < n && source > PGC_S_DEFAULT; i++)
 		if (urls[i].password[0] != '\0')
 		{
@@ -190,13 +175,13 @@ check_url(char **newval, void **extra, GucSource source)
  * place_of --- see lr_place in settings.h; 0 is reserved, so the result is odd
  */
 static uint32
-place_of(const UrlList *list)
+place_of(const RedisUrl *urls, int n)
 {
 	uint32		place = 0;
 
-	for (int i = 0; i < list->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		RedisUrl	copy = list->url[i];
+		RedisUrl	copy = urls[i];
 
 		memset(copy.password, 0, sizeof(copy.password));
 		place = hash_combine(place, hash_bytes((const unsigned char *) &copy, sizeof(copy)));
@@ -218,15 +203,22 @@ assign_way(const char *newval, void *extra)
 	way_assigned = true;
 }
 
+/*
+ * assign_url --- the same of lockredis.url, which check_url() has accepted
+ */
 static void
 assign_url(const char *newval, void *extra)
 {
-	const UrlList *list = extra;
+	static RedisUrl urls[LR_MAX_MASTERS];
+	RedisUrlError error;
+	int			n;
 
 	way_assigned = true;
-	lr_redis_url = list->url;
-	lr_nmasters = list->n > 1 ? list->n : 0;
-	lr_place = place_of(list);
+	if (!redis_url_parse(newval, urls, &n, &error))
+		return;
+	lr_redis_url = urls;
+	lr_nmasters = n > 1 ? n : 0;
+	lr_place = place_of(urls, n);
 }
 
 /*

@@ -64,6 +64,7 @@ typedef struct Verb
 	StoreChange change;			/* how it changes a number */
 	int			most;			/* how many waiting sessions it notifies */
 	bool		unowned;		/* no session holds what it takes */
+	bool		total;			/* counts held permits, too */
 	const char *procedure;		/* its name, if it ends the caller's transaction */
 } Verb;
 

@@ -271,34 +271,16 @@ drain(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 }
 
 /*
- * number_found --- (key): ask the store for the number; false if there is none
+ * number --- (key): ask the store for the number; null if there is none
  */
-static bool
-number_found(const Verb *verb, const LrName *name, StoreOp *op)
-{
-	memset(op, 0, sizeof(StoreOp));
-	op->kind = STORE_VALUE;
-	return session_number(name, verb->kind, op);
-}
-
 static Datum
-total(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
+number(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	StoreOp		op;
+	StoreOp		op = {.kind = STORE_VALUE};
 
-	if (!number_found(verb, name, &op))
+	if (!session_number(name, verb->kind, &op))
 		PG_RETURN_NULL();
-	PG_RETURN_INT32(int_result(op.answer.total));
-}
-
-static Datum
-available(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
-{
-	StoreOp		op;
-
-	if (!number_found(verb, name, &op))
-		PG_RETURN_NULL();
-	PG_RETURN_INT32(int_result(op.answer.available));
+	PG_RETURN_INT32(int_result(verb->total ? op.answer.total : op.answer.available));
 }
 
 /*
@@ -308,9 +290,9 @@ available(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 latch_count(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	StoreOp		op;
+	StoreOp		op = {.kind = STORE_VALUE};
 
-	(void) number_found(verb, name, &op);
+	(void) session_number(name, verb->kind, &op);
 	PG_RETURN_INT64(op.answer.available);
 }
 
@@ -608,8 +590,8 @@ VERB(lockredis_write_unlock, release, KIND_WRITE)
 /* Permits held by sessions, and those identified by an id */
 VERB(lockredis_permit_init, define_permits, KIND_PERMIT,.change = CHANGE_INIT)
 VERB(lockredis_permit_set, define_permits, KIND_PERMIT,.change = CHANGE_SET)
-VERB(lockredis_permit_total, total, KIND_PERMIT)
-VERB(lockredis_permit_available, available, KIND_PERMIT)
+VERB(lockredis_permit_total, number, KIND_PERMIT,.total = true)
+VERB(lockredis_permit_available, number, KIND_PERMIT)
 VERB(lockredis_permit_lock, take, KIND_PERMIT, SCOPE_SESSION, WAITS)
 VERB(lockredis_try_permit_lock, take, KIND_PERMIT, SCOPE_SESSION, TRIES)
 VERB(lockredis_permit_xact_lock, take, KIND_PERMIT, SCOPE_XACT, WAITS)
@@ -632,7 +614,7 @@ VERB(lockredis_semaphore_init, define_permits, KIND_SEMAPHORE,.change = CHANGE_I
 VERB(lockredis_semaphore_set, define_permits, KIND_SEMAPHORE,.change = CHANGE_SET)
 VERB(lockredis_semaphore_add, define_permits, KIND_SEMAPHORE,.change = CHANGE_ADD)
 VERB(lockredis_semaphore_drain, drain, KIND_SEMAPHORE)
-VERB(lockredis_semaphore_available, available, KIND_SEMAPHORE)
+VERB(lockredis_semaphore_available, number, KIND_SEMAPHORE)
 VERB(lockredis_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = WAITS)
 VERB(lockredis_try_semaphore_acquire, acquire_permits, KIND_SEMAPHORE,.wait = TRIES)
 VERB(lockredis_semaphore_release, count_now, KIND_SEMAPHORE)

@@ -167,14 +167,6 @@ DefineCustomStringVariable(const char *name, const char *short_desc,
 	assign(t, bootValue, name);
 }
 
-#if PG_VERSION_NUM >= 160000
-void *
-guc_malloc(int elevel, size_t size)
-{
-	return malloc(size);
-}
-#endif
-
 void
 MarkGUCPrefixReserved(const char *className)
 {
