@@ -405,10 +405,17 @@ node_forget(NodeId node)
 		node_end_replicas(0);
 }
 
+/*
+ * Slots that are read after this are of the map of that place, or of a later one.  The
+ * nodes of a later map have another place than this one (cluster_get_node).
+ */
 uint32
 node_get_place(void)
 {
-	return pg_atomic_read_u32(&nodes->place);
+	uint32		place = pg_atomic_read_u32(&nodes->place);
+
+	pg_read_barrier();
+	return place;
 }
 
 bool
@@ -1032,19 +1039,6 @@ bool
 cluster_is_on(void)
 {
 	return pg_atomic_read_u32(&cluster->on) != 0;
-}
-
-/*
- * Slots that are read after this are of that map, or of a later one.  The nodes of a
- * later map have another place than this one (cluster_get_node).
- */
-bool
-cluster_is_of(uint32 place)
-{
-	bool		is = node_get_place() == place;
-
-	pg_read_barrier();
-	return is;
 }
 
 uint32

@@ -574,9 +574,6 @@ typedef struct ClusterIds
 /* Do the settings that the watchdog has read name a cluster? */
 extern bool cluster_is_on(void);
 
-/* Is the map that of the cluster with this lr_place? */
-extern bool cluster_is_of(uint32 place);
-
 /* The epoch of the slot of this name; without a cluster, that of the master. */
 extern uint32 cluster_epoch_of(const char *name, int len);
 

@@ -30,9 +30,8 @@
 typedef struct Failover
 {
 	StoreId		id;
-	bool		asks;			/* ask the store which nodes there are, perhaps only for
-								 * the view */
-	const StoreRoutine *store;	/* NULL: nobody else names the master */
+	const StoreRoutine *store;	/* NULL: no store has a place */
+	bool		follows;		/* others name the master */
 	uint32		epoch;			/* of the master for which holds were made due */
 	bool		has_master;		/* a master was known before */
 	bool		named;			/* a master was named at the last step */
@@ -51,13 +50,11 @@ failover_start(void)
 	memset(&failover, 0, sizeof(Failover));
 	failover.returns = node_returns();
 	failover.id = lr_store_with(STORE_HAS_PLACE);
-	if (failover.id == STORE_COUNT || lr_store(failover.id)->follow_start == NULL)
-		return;
-	lr_store(failover.id)->follow_start();
-	failover.asks = lr_follows_master() || lr_nmasters > 0;
-	if (!lr_follows_master())
+	if (failover.id == STORE_COUNT)
 		return;
 	failover.store = lr_store(failover.id);
+	failover.store->follow_start();
+	failover.follows = lr_follows_master();
 	failover.epoch = topology_epoch();
 	topology_get_master(lr_place, &master);
 	failover.has_master = master.at.host[0] != '\0' ||
@@ -70,7 +67,7 @@ failover_start(void)
 void
 failover_leave(void)
 {
-	if (failover.store != NULL)
+	if (failover.follows)
 		topology_lost(failover.epoch);
 }
 
@@ -134,14 +131,14 @@ failover_step(void)
 	bool		named;
 	int64		now;
 
-	if (failover.asks)
-		lr_store(failover.id)->follow_step();
+	if (failover.store != NULL)
+		failover.store->follow_step();
 	if (lr_nmasters > 0 && node_returns() != failover.returns)
 	{
 		failover.returns = node_returns();
 		lt_repair_now(failover.id);
 	}
-	if (failover.store == NULL)
+	if (!failover.follows)
 		return;
 	if (failover.store->parted())
 	{
@@ -183,6 +180,6 @@ failover_tell(void)
 void
 failover_interests(StoreInterests *in)
 {
-	if (failover.asks)
-		lr_store(failover.id)->follow_interests(in);
+	if (failover.store != NULL)
+		failover.store->follow_interests(in);
 }

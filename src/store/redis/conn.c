@@ -800,10 +800,7 @@ redis_conn_interests(const RedisConn *c, StoreInterests *in)
 void
 redis_conn_take_info(RedisConn *c, const char *info)
 {
-	redis_facts_read(&c->facts, info);
-	if (c->target->node == NODE_NONE)
-		return;
-	node_set_facts(c->target->node, NULL, &c->facts.shown);
-	if (c->target->node == NODE_REDIS)
-		redis_replicas_read(info);
+	redis_facts_read(&c->facts, c->target, info);
+	if (c->target->node != NODE_NONE)
+		node_set_facts(c->target->node, NULL, &c->facts.shown);
 }

@@ -450,11 +450,10 @@ extern StepResult redis_handshake_take(RedisConn *c);
 extern void redis_handshake_forget_secret(RedisHandshake *hs);
 
 /*
- * Read a reply to INFO: update the facts that it contains; store what it says about
- * replicas in the table of nodes.
+ * Read a reply to INFO: update the facts that it contains; store what the only node says
+ * about its replicas in the table of nodes.
  */
-extern void redis_facts_read(RedisFacts *facts, const char *info);
-extern void redis_replicas_read(const char *info);
+extern void redis_facts_read(RedisFacts *facts, const RedisTarget *t, const char *info);
 
 /* Does the node send messages to its shard only (SPUBLISH)? */
 extern bool redis_conn_has_shards(const RedisConn *c);

@@ -299,8 +299,43 @@ facts_read_boot(RedisFacts *facts, const char *info)
 	}
 }
 
+/*
+ * facts_read_replicas --- show the replicas of a master
+ *
+ * There is a line "slave0:ip=...,port=...,state=...,..." for each, numbered without a gap.
+ * Replicas of a replica are not of interest.
+ */
+static void
+facts_read_replicas(const char *info)
+{
+	char		line[512];
+	char		field[16];
+	char		host[LR_HOST_MAX];
+	char		port[16];
+	char		state[16];
+	char		address[LR_HOST_MAX + 20];
+	int			n = 0;
+
+	if (!facts_field(info, "role", line, sizeof(line)))
+		return;
+	for (bool is_master = strcmp(line, "master") == 0; is_master && n < NODE_REPLICAS; n++)
+	{
+		snprintf(field, sizeof(field), "slave%d", n);
+		if (!facts_field(info, field, line, sizeof(line)) ||
+			sscanf(line, "ip=%255[^,],port=%15[^,],state=%15[^,]", host, port, state) != 3)
+			break;
+		snprintf(address, sizeof(address),
+				 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
+		node_set_replica(n, address, strcmp(state, "online") == 0 ? NODE_UP : NODE_CONNECTING);
+	}
+	node_end_replicas(n);
+}
+
+/*
+ * redis_facts_read --- see conn.h
+ */
 void
-redis_facts_read(RedisFacts *facts, const char *info)
+redis_facts_read(RedisFacts *facts, const RedisTarget *t, const char *info)
 {
 	NodeFacts  *shown = &facts->shown;
 	char		value[32];
@@ -315,6 +350,8 @@ redis_facts_read(RedisFacts *facts, const char *info)
 					   sizeof(shown->maxmemory_policy));
 	if (facts_field(info, "role", value, sizeof(value)))
 		shown->role = strcmp(value, "master") == 0 ? ROLE_MASTER : ROLE_REPLICA;
+	if (t->node == NODE_REDIS)
+		facts_read_replicas(info);
 }
 
 /*
@@ -327,48 +364,6 @@ redis_conn_has_shards(const RedisConn *c)
 
 	return c->target->kind == TARGET_SHARD &&
 		(strncmp(version, "Valkey", 6) == 0 || atoi(version) >= 7);
-}
-
-/*
- * redis_replicas_read --- see conn.h
- *
- * There is a line "slave0:ip=...,port=...,state=...,..." for each.  Replicas of a replica
- * are not of interest.
- */
-void
-redis_replicas_read(const char *info)
-{
-	char		role[16];
-	int			n = 0;
-
-	if (!facts_field(info, "role", role, sizeof(role)))
-		return;
-	for (const char *line = info; line != NULL && strcmp(role, "master") == 0;)
-	{
-		char		host[LR_HOST_MAX];
-		char		port[16];
-		char		state[16];
-		char		address[LR_HOST_MAX + 20];
-		char		replica[512];
-		size_t		len = Min(strcspn(line, "\n"), sizeof(replica) - 1);
-
-		/* sscanf() looks for the end of its text first, so it gets this line alone. */
-		memcpy(replica, line, len);
-		replica[len] = '\0';
-		if (strncmp(line, "slave", 5) == 0 &&
-			sscanf(replica, "slave%*[0-9]:ip=%255[^,\r\n],port=%15[^,\r\n],state=%15[^,\r\n]",
-				   host, port, state) == 3)
-		{
-			snprintf(address, sizeof(address),
-					 strchr(host, ':') ? "[%s]:%s" : "%s:%s", host, port);
-			redis_words_clean(address);
-			node_set_replica(n++, address, strcmp(state, "online") == 0 ? NODE_UP : NODE_CONNECTING);
-		}
-		line = strchr(line, '\n');
-		if (line != NULL)
-			line++;
-	}
-	node_end_replicas(n);
 }
 
 /*
@@ -562,11 +557,7 @@ handshake_take_info(RedisConn *c)
 	RedisFacts *facts = &c->handshake.facts;
 
 	if (c->in.values[0].type == REDIS_REPLY_STRING)
-	{
-		redis_facts_read(facts, c->in.values[0].str);
-		if (t->node == NODE_REDIS)
-			redis_replicas_read(c->in.values[0].str);
-	}
+		redis_facts_read(facts, t, c->in.values[0].str);
 	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
 		return STEP_UNDER_WAY;
 	if (facts->run_id[0] == '\0' || facts->booted_by == 0)

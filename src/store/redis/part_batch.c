@@ -83,7 +83,7 @@ parts_owner(const PartBatch *c, const StoreOp *op, uint32 *epoch)
 {
 	int			row = CLUSTER_NO_NODE;
 
-	if (!cluster_is_of(lr_place))
+	if (node_get_place() != lr_place)
 		return CLUSTER_NO_NODE;
 	if (op->kind < STORE_CALLS)
 		return cluster_owner(op->sent.slot, epoch);
@@ -115,7 +115,7 @@ cluster_is_taken(const PartBatch *c, int row)
 static int
 parts_choose(const PartBatch *c, StoreOp *op)
 {
-	bool		sent_on = op->sent.part <= PART_SENT_TO(0) && cluster_is_of(lr_place);
+	bool		sent_on = op->sent.part <= PART_SENT_TO(0) && node_get_place() == lr_place;
 	uint32		epoch = 0;
 	int			row;
 
@@ -140,7 +140,7 @@ parts_choose(const PartBatch *c, StoreOp *op)
 static bool
 cluster_has_none(const PartBatch *c, const StoreOp *op)
 {
-	return cluster_is_of(lr_place) && cluster_was_asked() &&
+	return node_get_place() == lr_place && cluster_was_asked() &&
 		parts_owner(c, op, NULL) == CLUSTER_NO_NODE;
 }
 
