@@ -477,7 +477,8 @@ has_unlocked_loss(void)
 static int64
 asks_from(LrIndex i)
 {
-	return end_of(i) - lr_commit_margin(lt_longest_lease_ms(lt_holds[i].scope) * LR_US_PER_MS);
+	return server_time(lt_deadline(i) -
+					   lr_commit_margin(lt_longest_lease_ms(lt_holds[i].scope) * LR_US_PER_MS));
 }
 
 void
