@@ -437,9 +437,6 @@ lt_end_aside(LrIndex hold, const StoreOp *op)
 /* If the session has not read the answer after this, the watchdog repeats the release. */
 #define SENT_REPEAT			(100 * LR_US_PER_MS)
 
-/* Other sessions wait for an answer no longer than this. */
-#define SENT_PATIENCE		LR_US_PER_S
-
 /* The answer wakes no session that waits in the order of the store, so that one polls. */
 #define SENT_POLL			(10 * LR_US_PER_MS)
 

@@ -236,8 +236,8 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
 						bool *anew, uint64 *here);
 
 /*
- * Leave a request without a reply to the watchdog, but stay in the queue.  False: there is
- * no row for that.
+ * Leave a request without a reply, or what it was granted, to the watchdog, but stay in the
+ * queue.  False: there is no row for that.
  */
 extern bool lt_leave_orphan(const StoreOp *create);
 

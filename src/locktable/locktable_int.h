@@ -37,6 +37,9 @@
 /* Records of losses: not much more than the watchdog logs at once; see watchdog/health.c. */
 #define LT_LOSSES			64
 
+/* Sessions wait no longer than this for the release of an orphan. */
+#define SENT_PATIENCE		LR_US_PER_S
+
 /* A watchdog that wakes up so soon need not be woken for the first waiting session. */
 #define TICK_SOON			(1500 * LR_US_PER_MS)
 
@@ -160,7 +163,7 @@ typedef struct LrCount
 								 * still run */
 } LrCount;
 
-/* An orphan whose release was sent; see hold.c. */
+/* An orphan whose release was sent, or is about to be; see hold.c. */
 typedef struct LrSent
 {
 	int64		until;			/* until when others wait for the answer; 0 = they do

@@ -328,6 +328,12 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	return owner;
 }
 
+/*
+ * lt_leave_orphan --- see locktable.h
+ *
+ * What was granted the watchdog releases at once.  Who asks before that would find the key
+ * locked, although nobody has it, so it is waited for.
+ */
 bool
 lt_leave_orphan(const StoreOp *op)
 {
@@ -340,6 +346,8 @@ lt_leave_orphan(const StoreOp *op)
 	{
 		turn_note_create(&lt_holds[left], op);
 		lt_make_orphan(left);
+		if (op->outcome == STORE_OK)
+			lt_holds[left].as.orphan.sent.until = lr_now() + SENT_PATIENCE;
 		w->asked.claim.owner = 0;
 		if (w->state != WAIT_HANDED)
 			w->woken_at = 0;	/* that was our own doing */

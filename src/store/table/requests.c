@@ -42,7 +42,7 @@ typedef struct Requests
 	pg_atomic_uint32 epoch;
 	TimestampTz clock_began;	/* the wall clock, less lr_now(), at the start */
 	TableTickets tickets;
-	TableOp		more[REQUEST_ROOM_WATCHDOG - REQUEST_ROOM];	/* of the watchdog */
+	TableOp		more[REQUEST_ROOM_WATCHDOG - REQUEST_ROOM]; /* of the watchdog */
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
 } Requests;
 

@@ -412,7 +412,7 @@ typedef struct Shares
 	int64		first_ms;		/* after which the first of them ends */
 	int64		lease_ms;		/* the longest of their leases */
 	uint64		sum;			/* changes when their owners do */
-} Shares;
+}			Shares;
 
 /* Look at them, and delete permits that have ended. */
 extern Shares shares_look(LockTables *tables, const StoreOp *op, KindId kind);
