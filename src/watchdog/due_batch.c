@@ -48,9 +48,10 @@
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
 
-/* CREATE and SET of a move; FACTS */
+/* TIME and PROBE; CREATE and SET of a move; FACTS */
+#define MAX_HEADERS			2
 #define MAX_ITEM_OPS		2
-#define MAX_OPS				(DUE_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
+#define MAX_OPS				(MAX_HEADERS + MAX_ITEM_OPS * DUE_BATCH_MAX + 1)
 
 /*
  * due_batch_make --- make an empty batch for a store, which lives as long as the process
@@ -156,12 +157,28 @@ add_items(DueBatch *b)
 					add_item(b, i);
 }
 
+/*
+ * needs_proof --- must the batch show whether the store refuses one lock or all?
+ *
+ * A release that is refused once need not: it is left for later, alone.
+ */
+static bool
+needs_proof(const DueBatch *b)
+{
+	for (int i = 0; i < b->nitems; i++)
+		if (b->items[i].action != DUE_GIVE_BACK || b->items[i].op.args.alone)
+			return true;
+	return false;
+}
+
 void
-due_batch_fill(DueBatch *b, bool facts)
+due_batch_fill(DueBatch *b, bool probe, bool facts)
 {
 	b->nops = 0;
 	add_header_op(b, STORE_TIME);
-	add_header_op(b, STORE_PROBE);
+	if (probe || needs_proof(b))
+		add_header_op(b, STORE_PROBE);
+	b->nheaders = b->nops;
 	add_items(b);
 	if (facts)
 		add_header_op(b, STORE_FACTS);

@@ -288,7 +288,7 @@ health_judge(StoreHealth *h, const DueBatch *b)
 			continue;
 		answered = answered && was_answered(ops[i].outcome);
 		usable = usable && is_usable(&ops[i]) &&
-			(i >= DUE_HEADERS || ops[i].outcome == STORE_OK);
+			(i >= b->nheaders || ops[i].outcome == STORE_OK);
 	}
 	if (answered)
 		node_set_silent(h->node, false);
@@ -344,6 +344,12 @@ health_next(const StoreHealth *h)
 	bool		steady = h->state == NODE_UP && !node_is_silent(h->node);
 
 	return steady ? h->next_probe : h->next_try;
+}
+
+bool
+health_wants_proof(const StoreHealth *h, const DueBatch *b)
+{
+	return h->state != NODE_UP || !b->store->connected(b->handle);
 }
 
 bool

@@ -131,7 +131,7 @@ renewals_complain(Lane *r)
 	int			missing = 0;
 	int			good = 0;
 
-	for (int i = DUE_HEADERS; i < b->nops; i++)
+	for (int i = b->nheaders; i < b->nops; i++)
 	{
 		missing += b->ops[i].outcome == STORE_UNCONFIRMED;
 		good += b->ops[i].outcome == STORE_OK;
@@ -185,10 +185,11 @@ renewals_start_batch(Lane *r)
 
 	r->under_way = true;
 	if (r->replicas > 0)
-		due_batch_fill(b, false);
+		due_batch_fill(b, false, false);
 	else
 	{
-		due_batch_fill(b, health_wants_facts(&r->health, b));
+		due_batch_fill(b, health_wants_proof(&r->health, b),
+					   health_wants_facts(&r->health, b));
 		r->began = lr_now();
 		r->next_look = r->began + EXPIRY_INTERVAL;
 	}

@@ -44,12 +44,10 @@ extern bool worker_may_end(int64 *end_at, int64 limit);
 /* ----------
  * due_batch.c: What is due in a store, as one batch of operations, and its replies.
  *
- * A batch is a TIME, a PROBE, the operations of each item that is due, and perhaps FACTS.
- * The PROBE shows whether the store refuses one lock or all.
+ * A batch is a TIME, perhaps a PROBE, the operations of each item that is due, and perhaps
+ * FACTS.  The PROBE shows whether the store refuses one lock or all.
  * ----------
  */
-
-#define DUE_HEADERS			2	/* TIME and PROBE */
 
 /* The most holds in one batch: some 2 MB of requests, 10 ms of Redis. */
 #define DUE_BATCH_MAX		5000
@@ -61,6 +59,8 @@ typedef struct DueBatch
 	StoreHandle *handle;
 	DueItem    *items;			/* DUE_BATCH_MAX of them */
 	StoreOp    *ops;			/* enough for any batch of these */
+	int			nheaders;		/* leading operations that concern no lock; the first is
+								 * TIME */
 	int			nitems;
 	int			nops;
 	int		   *first_op;		/* of each item */
@@ -75,8 +75,8 @@ typedef struct DueBatch
 
 extern void due_batch_make(DueBatch *b, StoreId store, const char *role);
 
-/* Make the operations of the items, if wanted with FACTS. */
-extern void due_batch_fill(DueBatch *b, bool facts);
+/* Make the operations of the items, with a PROBE if wanted or needed, and with FACTS if wanted. */
+extern void due_batch_fill(DueBatch *b, bool probe, bool facts);
 
 /*
  * Does the operation only add to what the store has?  A store that is full refuses such
@@ -153,6 +153,9 @@ extern bool health_wants_probe(const StoreHealth *h, int64 now);
 
 /* When the store must be asked at the latest. */
 extern int64 health_next(const StoreHealth *h);
+
+/* Is it unknown whether the store does our operations?  It may be loading, for instance. */
+extern bool health_wants_proof(const StoreHealth *h, const DueBatch *b);
 
 /* Is it time for FACTS? */
 extern bool health_wants_facts(const StoreHealth *h, const DueBatch *b);
