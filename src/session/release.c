@@ -416,7 +416,8 @@ release_sort(void)
 void
 release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
 {
-	release_sort();
+	if (batch.n > 1)
+		release_sort();
 	PG_TRY();
 	{
 		ask_run_noting(batch.ops, batch.n, deadline, how, release_take_answers);

@@ -92,7 +92,7 @@ resp_out_room(RespOut *out, size_t size)
 /*
  * resp_begin --- where to put a piece of up to "size" bytes; NULL when out of memory
  */
-static char *
+static inline char *
 resp_begin(RespOut *out, size_t size)
 {
 	if (out->failed ||
@@ -116,12 +116,21 @@ resp_end(RespOut *out, const char *end)
 
 /*
  * resp_put_header --- put the header of an array or a string at p; returns its end
+ *
+ * Most numbers have one or two digits, for which a function for all costs as much as the rest.
  */
 static char *
 resp_put_header(char *p, char type, uint64 value)
 {
 	*p++ = type;
-	p += pg_ulltoa_n(value, p);
+	if (value >= 100)
+		p += pg_ulltoa_n(value, p);
+	else
+	{
+		if (value >= 10)
+			*p++ = '0' + value / 10;
+		*p++ = '0' + value % 10;
+	}
 	*p++ = '\r';
 	*p++ = '\n';
 	return p;
