@@ -373,33 +373,19 @@ wait_ask_store(void)
 /*
  * wait_leave_granted --- leave what the store has given us to the watchdog, which releases it,
  * and plan the next attempt
+ *
+ * It may be from a store that is not in use any more, or from a former master; then the
+ * present one may have it, too.
  */
 static void
 wait_leave_granted(int64 retry_at)
 {
-	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op))
+	ask_distrust(&acq.op);
+	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op, true))
 		report_table_full();
 	acq.op.outcome = STORE_PENDING;
 	acq.owner = 0;				/* an owner is used once */
 	acq.retry_at = retry_at;
-}
-
-/*
- * wait_leave_stale --- leave what a store that is not in use any more, or a former master, has
- * given us
- *
- * In the present master, that may be in the way of our next request until the watchdog has
- * released it.  So a call that does not wait raises an error, rather than say that the lock is
- * busy.
- */
-static void
-wait_leave_stale(void)
-{
-	ask_distrust(&acq.op);
-	if (acq.op.outcome == STORE_UNKNOWN && acq.request->wait_us == 0)
-		ask_report_failure(ERROR, acq.op.outcome);
-	acq.again = true;
-	wait_leave_granted(0);
 }
 
 void
@@ -469,7 +455,8 @@ wait_take_granted(LrIndex *hold)
 							   (lr_kind(acq.key.kind)->placed ? POLL_UNTOLD : POLL_MIN));
 			return false;
 		case GRANT_STALE:
-			wait_leave_stale();
+			acq.again = true;
+			wait_leave_granted(0);
 			return false;
 		case GRANT_DISOWNED:
 			acq.op.outcome = STORE_PENDING;
@@ -766,7 +753,7 @@ wait_outlive_failure(void)
 	if (!change && !wait_may_fail_over(acq.op.outcome))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
-		!lt_leave_orphan(&acq.op))
+		!lt_leave_orphan(&acq.op, false))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN)
 		acq.owner = 0;			/* the orphan has it */

@@ -32,7 +32,7 @@ $_->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'warm
 
 	$old->outrun_replicas(@replicas);
 	$stop->run_to('lt_grant');
-	$one->start("SELECT redis_try_lock('granted', '1 min')");
+	$one->start("SELECT redis_try_lock('granted')");
 	$stop->wait_for_stop;
 	my $new = replace_master($node, $ha, @replicas);
 	$stop->let_go;
