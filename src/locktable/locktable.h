@@ -239,7 +239,7 @@ extern uint64 lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until,
  * Leave a request without a reply, or what it was granted, to the watchdog, but stay in the
  * queue.  False: there is no row for that.
  */
-extern bool lt_leave_orphan(const StoreOp *create, bool granted);
+extern bool lt_leave_orphan(const StoreOp *create);
 
 /*
  * Before a create that takes a fencing token: if a session waits behind this one, let the

@@ -335,7 +335,7 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
  * locked, although nobody has it, so it is waited for.
  */
 bool
-lt_leave_orphan(const StoreOp *op, bool granted)
+lt_leave_orphan(const StoreOp *op)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	LrIndex		left;
@@ -346,7 +346,7 @@ lt_leave_orphan(const StoreOp *op, bool granted)
 	{
 		turn_note_create(&lt_holds[left], op);
 		lt_make_orphan(left);
-		if (granted)
+		if (op->outcome == STORE_OK)
 			lt_holds[left].as.orphan.sent.until = lr_now() + SENT_PATIENCE;
 		w->asked.claim.owner = 0;
 		if (w->state != WAIT_HANDED)

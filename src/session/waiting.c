@@ -375,13 +375,13 @@ wait_ask_store(void)
  * and plan the next attempt
  *
  * It may be from a store that is not in use any more, or from a former master; then the
- * present one may have it, too.
+ * present one may have it, too.  The create has run, so nobody has to wait until it cannot
+ * run any more.
  */
 static void
 wait_leave_granted(int64 retry_at)
 {
-	ask_distrust(&acq.op);
-	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op, true))
+	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op))
 		report_table_full();
 	acq.op.outcome = STORE_PENDING;
 	acq.owner = 0;				/* an owner is used once */
@@ -753,7 +753,7 @@ wait_outlive_failure(void)
 	if (!change && !wait_may_fail_over(acq.op.outcome))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
-		!lt_leave_orphan(&acq.op, false))
+		!lt_leave_orphan(&acq.op))
 		return false;
 	if (acq.op.outcome == STORE_UNKNOWN)
 		acq.owner = 0;			/* the orphan has it */

@@ -157,6 +157,29 @@ $cluster->end_move($slot);
 poll_until('it to be given back', sub { !$cluster->all_keys });
 is($node->lock_stat('losses'), 0, 'no lock was lost');
 
+# The slot has moved before the session reads that its lock was granted.  What the former node has
+# granted is gone soon, and not only when a create without an answer could not run any more.
+{
+	my ($late, $kept) = ("{$key}late", "{$key}kept");
+
+	$two->query("SET lockredis.lease = '10min'; SELECT redis_lock('$kept')");
+	$from->freeze;
+	$one->start("SELECT redis_lock('$late')");
+	$node->wait_for_event($one, 'Extension');
+	$one->freeze;
+	$from->thaw;
+	poll_until('it to be granted', sub { $from->cmd('EXISTS', $late) });
+	$cluster->move_slot($slot, $to);
+	poll_until('the server to know',
+		sub { $node->count_locks("renewals > 0 AND key = '$kept'") == 1 });
+	$one->thaw;
+	is($one->wait(60)->error, undef, 'granted by the former node: taken at the present one');
+	poll_until('one lock to be left', sub { $node->count_locks("key = '$late'") == 1 }, 20);
+	$one->query_is("SELECT redis_unlock('$late')", 't', 'given back');
+	$two->query("SELECT redis_unlock('$kept'); RESET lockredis.lease");
+	is_deeply([ $cluster->all_keys ], [], 'nothing is left');
+}
+
 # To and fro under load
 {
 	my @sessions = map { $node->session } 1 .. 4;
