@@ -186,7 +186,7 @@ claims_take_slots(ClusterClaims *a, int number, char *p)
  * cluster_claims_read --- see cluster_map.h; the reply is cut into words where it is
  */
 bool
-cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked)
+cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked)
 {
 	char	   *rest = NULL;
 
@@ -194,7 +194,7 @@ cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked
 	memset(a->claimed_by, 0xff, sizeof(a->claimed_by));
 	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
 		return false;
-	for (char *line = strtok_r((char *) v->str, "\r\n", &rest); line != NULL;
+	for (char *line = strtok_r(v->str, "\r\n", &rest); line != NULL;
 		 line = strtok_r(NULL, "\r\n", &rest))
 	{
 		bool		counts;

@@ -51,7 +51,7 @@ typedef struct ClusterClaims
 /*
  * Parse a reply of the node at "asked".  False if it is not such a reply, or incomplete.
  */
-extern bool cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked);
+extern bool cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked);
 
 extern const Claim *cluster_claims_find(const ClusterClaims *a, const char *id);
 

@@ -399,7 +399,7 @@ scout_tell(const RedisConn *c)
 static void
 scout_take(RedisPoller *p)
 {
-	const RedisValue *v = p->conn.in.values;
+	const redisReply *v = p->conn.in.reply;
 
 	if (p->answer_until != 0 && cluster_claims_read(&watch.answer, v, &p->target.url))
 	{

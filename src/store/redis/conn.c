@@ -119,7 +119,7 @@ redis_conn_refused(RedisConn *c)
 {
 	char		words[REDIS_WORDS_MAX];
 
-	(void) redis_error_words(c->in.values, c->target->url.user, words, sizeof(words));
+	(void) redis_error_words(c->in.reply, c->target->url.user, words, sizeof(words));
 	redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node answered: %s", words);
 }
 
@@ -363,7 +363,7 @@ redis_conn_receive(RedisConn *c, bool briefly)
 }
 
 /*
- * redis_conn_reply --- parse the next reply into c->in.values
+ * redis_conn_reply --- parse the next reply into c->in.reply
  *
  * False: none is complete, or the connection was closed because what came is not valid.
  */
@@ -380,6 +380,9 @@ redis_conn_reply(RedisConn *c)
 			return true;
 		case RESP_GARBLED:
 			conn_garbled(c);
+			break;
+		case RESP_NO_MEMORY:
+			redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
 			break;
 	}
 	return false;

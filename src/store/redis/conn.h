@@ -177,7 +177,7 @@ extern StepResult redis_failure_set(RedisFailure *f, StoreOutcome outcome,
  * Returns what an error reply means, and its text, fit to be shown.  "user" is the name
  * that we are connected as, which is removed from the text.
  */
-extern StoreOutcome redis_error_words(const RedisValue *value, const char *user,
+extern StoreOutcome redis_error_words(const redisReply *value, const char *user,
 									  char *out, size_t size);
 
 /* Replace all bytes but printable ASCII characters. */
@@ -517,7 +517,7 @@ extern bool redis_conn_close_other(RedisConn *c);
 extern bool redis_conn_flush(RedisConn *c);
 
 /*
- * Receive; and take a reply that is complete, which is in c->in.values until the next one.
+ * Receive; and take a reply that is complete, which is in c->in.reply until the next one.
  * "briefly": may wait for a short time, if the socket supports that.
  */
 extern RedisRead redis_conn_receive(RedisConn *c, bool briefly);
@@ -565,7 +565,7 @@ typedef struct PollerRoutine
 	/* Set the target; or false, and "next_try".  NULL: the target is set. */
 	bool		(*aim) (RedisPoller *p);
 
-	/* The connection is ready; a reply has come (conn.in.values). */
+	/* The connection is ready; a reply has come (conn.in.reply). */
 	void		(*ready) (RedisPoller *p);
 	void		(*take) (RedisPoller *p);
 

@@ -120,7 +120,7 @@ flight_leave(NodeBatch *b)
  * will not come
  */
 static bool
-left_take_one(NodeBatch *b, const RedisValue *v)
+left_take_one(NodeBatch *b, const redisReply *v)
 {
 	const LeftRelease *left = &b->left[0];
 	StoreOp		op = {.kind = STORE_RELEASE,.lock_kind = left->kind,.store = left->store,
@@ -276,7 +276,7 @@ refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
  * refusal_of_one --- the reply for one lock of several is an error
  */
 void
-refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
+refusal_of_one(NodeBatch *b, StoreOp *op, const redisReply *v)
 {
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
@@ -293,7 +293,7 @@ refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v)
  * If the node was the master before, it may not be any more.
  */
 static void
-refusal_of_wait(NodeBatch *b, const RedisValue *v)
+refusal_of_wait(NodeBatch *b, const redisReply *v)
 {
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome = redis_error_words(v, b->target.url.user, words,
@@ -329,7 +329,7 @@ refusal_is_undone(const NodeBatch *b, const StoreOp *create)
  * Returns true if so; the operations are open again for the next pass, or settled.
  */
 static bool
-refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v)
+refusal_not_loaded(NodeBatch *b, const RedisCommand *cmd, const redisReply *v)
 {
 	StoreOp    *ops = &b->batch.ops[cmd->first];
 	LuaId		script;
@@ -429,7 +429,7 @@ refusal_redirects(NodeBatch *b, const RedisCommand *cmd, const char *words)
 void
 refusal_take(NodeBatch *b, const RedisCommand *cmd)
 {
-	const RedisValue *v = b->conn.in.values;
+	const redisReply *v = b->conn.in.reply;
 	StoreOp    *ops = &b->batch.ops[cmd->first];
 	char		words[REDIS_WORDS_MAX];
 	StoreOutcome outcome;
@@ -609,7 +609,7 @@ confirm_too_few(NodeBatch *b, int64 replicas, int wanted)
  * a master.  In that case another one is, or soon will be.
  */
 bool
-confirm_take(NodeBatch *b, const RedisValue *v)
+confirm_take(NodeBatch *b, const redisReply *v)
 {
 	int			wanted;
 
@@ -720,7 +720,7 @@ left_begin(NodeBatch *b, StoreAnswered answered)
  * lost with that.
  */
 static bool
-left_take(NodeBatch *b, int n, const RedisValue *v)
+left_take(NodeBatch *b, int n, const redisReply *v)
 {
 	StoreOp		like = {.kind = STORE_RELEASE,.lock_kind = b->left[0].kind};
 	bool		one = v->type == REDIS_REPLY_ERROR || redis_op_group(&like) == 1 ||
@@ -729,13 +729,13 @@ left_take(NodeBatch *b, int n, const RedisValue *v)
 	if (!one && (v->type != REDIS_REPLY_ARRAY || v->elements != n))
 		return false;
 	for (int i = 0; i < n; i++)
-		if (!left_take_one(b, one ? v : &v[1 + i]))
+		if (!left_take_one(b, one ? v : v->element[i]))
 			return false;
 	return true;
 }
 
 bool
-flight_take_past(NodeBatch *b, const RedisValue *v)
+flight_take_past(NodeBatch *b, const redisReply *v)
 {
 	const RedisCommand *cmd = flight_oldest(b);
 

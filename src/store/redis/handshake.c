@@ -397,7 +397,7 @@ handshake_is_needed(RedisGreeting greeting, const RedisTarget *t)
 static StepResult
 handshake_error(RedisConn *c, RedisGreeting greeting)
 {
-	const RedisValue *v = c->in.values;
+	const redisReply *v = c->in.reply;
 	const RedisTarget *t = c->target;
 	const char *secret = c->handshake.secret;
 	char		words[REDIS_WORDS_MAX];
@@ -433,12 +433,17 @@ handshake_error(RedisConn *c, RedisGreeting greeting)
  * handshake_field --- the value of a field of the reply to HELLO, or ""
  */
 static const char *
-handshake_field(const RedisValue *reply, const char *field)
+handshake_field(const redisReply *reply, const char *field)
 {
-	for (int i = 1; i + 1 <= reply->elements; i += 2)
-		if (reply[i].type == REDIS_REPLY_STRING && strcmp(reply[i].str, field) == 0 &&
-			reply[i + 1].type == REDIS_REPLY_STRING)
-			return reply[i + 1].str;
+	for (size_t i = 0; i + 1 < reply->elements; i += 2)
+	{
+		const redisReply *name = reply->element[i];
+		const redisReply *value = reply->element[i + 1];
+
+		if (name->type == REDIS_REPLY_STRING && strcmp(name->str, field) == 0 &&
+			value->type == REDIS_REPLY_STRING)
+			return value->str;
+	}
 	return "";
 }
 
@@ -448,7 +453,7 @@ handshake_field(const RedisValue *reply, const char *field)
 static StepResult
 handshake_take_voter(RedisConn *c)
 {
-	const RedisValue *reply = c->in.values;
+	const redisReply *reply = c->in.reply;
 	bool		alone = strcmp(handshake_field(reply, "mode"), "standalone") == 0;
 
 	if (alone && strcmp(handshake_field(reply, "role"), "master") == 0)
@@ -468,7 +473,7 @@ handshake_take_voter(RedisConn *c)
 static StepResult
 handshake_must_be(RedisConn *c, const char *wanted, const char *name)
 {
-	const char *mode = handshake_field(c->in.values, "mode");
+	const char *mode = handshake_field(c->in.reply, "mode");
 	const char *is = "";
 
 	if (strcmp(mode, wanted) == 0)
@@ -493,7 +498,7 @@ handshake_must_be(RedisConn *c, const char *wanted, const char *name)
 static StepResult
 handshake_take_hello(RedisConn *c)
 {
-	const RedisValue *reply = c->in.values;
+	const redisReply *reply = c->in.reply;
 	bool		valkey = strcmp(handshake_field(reply, "server"), "valkey") == 0;
 	char	   *version = c->handshake.facts.shown.version;
 
@@ -527,7 +532,7 @@ handshake_take_hello(RedisConn *c)
 static StepResult
 handshake_take_id(RedisConn *c)
 {
-	if (strcmp(c->in.values[0].str, c->target->id) == 0)
+	if (strcmp(c->in.reply->str, c->target->id) == 0)
 		return STEP_UNDER_WAY;
 	cluster_want_map();
 	return redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_UNREACHABLE, NULL,
@@ -556,8 +561,8 @@ handshake_take_info(RedisConn *c)
 	const RedisTarget *t = c->target;
 	RedisFacts *facts = &c->handshake.facts;
 
-	if (c->in.values[0].type == REDIS_REPLY_STRING)
-		redis_facts_read(facts, t, c->in.values[0].str);
+	if (c->in.reply->type == REDIS_REPLY_STRING)
+		redis_facts_read(facts, t, c->in.reply->str);
 	if (t->kind != TARGET_VOTER || t->node == NODE_NONE)
 		return STEP_UNDER_WAY;
 	if (facts->run_id[0] == '\0' || facts->booted_by == 0)
@@ -576,7 +581,7 @@ handshake_take_info(RedisConn *c)
 static StepResult
 handshake_good(RedisConn *c, RedisGreeting greeting)
 {
-	const RedisValue *v = c->in.values;
+	const redisReply *v = c->in.reply;
 	int64		us;
 
 	switch (greeting)
@@ -614,7 +619,7 @@ redis_handshake_take(RedisConn *c)
 {
 	RedisHandshake *hs = &c->handshake;
 	RedisGreeting greeting = hs->greetings[hs->next++];
-	StepResult	result = c->in.values[0].type == REDIS_REPLY_ERROR ?
+	StepResult	result = c->in.reply->type == REDIS_REPLY_ERROR ?
 		handshake_error(c, greeting) : handshake_good(c, greeting);
 
 	if (result == STEP_FAILED)

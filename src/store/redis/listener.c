@@ -378,12 +378,12 @@ listener_answered(NodeListener *l)
  * array.
  */
 static bool
-listener_is_pong(const RedisValue *v)
+listener_is_pong(const redisReply *v)
 {
 	if (v->type == REDIS_REPLY_STATUS)
 		return strcmp(v->str, "PONG") == 0;
 	return v->type == REDIS_REPLY_ARRAY && v->elements == 2 &&
-		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "pong") == 0;
+		v->element[0]->type == REDIS_REPLY_STRING && strcmp(v->element[0]->str, "pong") == 0;
 }
 
 /*
@@ -398,7 +398,7 @@ listener_take_refusal(NodeListener *l)
 	char		words[REDIS_WORDS_MAX];
 	Channel    *ch = listener_answered(l);
 
-	(void) redis_error_words(l->poller.conn.in.values, l->poller.target.url.user, words,
+	(void) redis_error_words(l->poller.conn.in.reply, l->poller.target.url.user, words,
 							 sizeof(words));
 	if (redis_words_begin(words, "MOVED"))
 		cluster_want_map();
@@ -444,7 +444,7 @@ static bool
 listener_take_push(NodeListener *l)
 {
 	RedisPoller *p = &l->poller;
-	const RedisValue *v = p->conn.in.values;
+	const redisReply *v = p->conn.in.reply;
 	bool		shards = redis_conn_has_shards(&p->conn);
 	const char *word;
 	ChannelKey	key;
@@ -461,22 +461,22 @@ listener_take_push(NodeListener *l)
 		return true;
 	}
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 3 ||
-		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING ||
-		v[2].len > LR_DERIVED_MAX)
+		v->element[0]->type != REDIS_REPLY_STRING || v->element[1]->type != REDIS_REPLY_STRING ||
+		v->element[1]->len > LR_DERIVED_MAX)
 		return false;
 
 	memset(&key, 0, sizeof(key));
-	key.len = v[2].len;
-	memcpy(key.channel, v[2].str, v[2].len);
+	key.len = v->element[1]->len;
+	memcpy(key.channel, v->element[1]->str, v->element[1]->len);
 	ch = hash_search(l->all->channels, &key, HASH_FIND, NULL);
 
-	if (strcmp(v[1].str, "message") == 0 || strcmp(v[1].str, "smessage") == 0)
+	if (strcmp(v->element[0]->str, "message") == 0 || strcmp(v->element[0]->str, "smessage") == 0)
 	{
 		if (ch != NULL)
 			channel_notify(l->all, ch, STORE_LISTEN_RELEASED);
 		return true;
 	}
-	word = v[1].str + (shards && v[1].str[0] == 's');
+	word = v->element[0]->str + (shards && v->element[0]->str[0] == 's');
 	if (ch == NULL || ch != l->first ||
 		strcmp(word, ch->at[l->number].asked ? "subscribe" : "unsubscribe") != 0)
 	{

@@ -315,7 +315,7 @@ reply_note_service(const NodeBatch *b, const StoreOp *op, StoreOutcome outcome, 
  */
 static bool
 reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
-			   const RedisValue *v, int64 now)
+			   const redisReply *v, int64 now)
 {
 	StoreOutcome outcome = redis_take_op(op, v, op->sent.at < cmd->encoded_at);
 
@@ -336,7 +336,7 @@ reply_take_one(NodeBatch *b, StoreOp *op, const RedisCommand *cmd,
  * reply_take_together --- take the one reply to creates that are taken together
  */
 static bool
-reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, int64 now)
+reply_take_together(NodeBatch *b, const RedisCommand *cmd, const redisReply *v, int64 now)
 {
 	StoreOp    *ops = &b->batch.ops[cmd->first];
 	int			which;
@@ -362,7 +362,7 @@ reply_take_together(NodeBatch *b, const RedisCommand *cmd, const RedisValue *v, 
 static bool
 reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 {
-	const RedisValue *v = b->conn.in.values;
+	const redisReply *v = b->conn.in.reply;
 	StoreOp    *ops = &b->batch.ops[cmd->first];
 	bool		good = true;
 	LuaId		script;
@@ -381,10 +381,10 @@ reply_take_good(NodeBatch *b, const RedisCommand *cmd, int64 now)
 		return false;
 	for (int i = 0; good && i < cmd->nops; i++)
 	{
-		if (v[1 + i].type == REDIS_REPLY_ERROR)
-			refusal_of_one(b, &ops[i], &v[1 + i]);
+		if (v->element[i]->type == REDIS_REPLY_ERROR)
+			refusal_of_one(b, &ops[i], v->element[i]);
 		else
-			good = reply_take_one(b, &ops[i], cmd, &v[1 + i], now);
+			good = reply_take_one(b, &ops[i], cmd, v->element[i], now);
 	}
 	return good;
 }
@@ -404,7 +404,7 @@ past_is_owed(NodeBatch *b)
 static bool
 past_take(NodeBatch *b, int64 now)
 {
-	const RedisValue *v = b->conn.in.values;
+	const redisReply *v = b->conn.in.reply;
 
 	if (v->type != REDIS_REPLY_ERROR)
 		silence_heard(now, 0);
@@ -419,7 +419,7 @@ past_take(NodeBatch *b, int64 now)
 static bool
 reply_take(NodeBatch *b)
 {
-	const RedisValue *v = b->conn.in.values;
+	const redisReply *v = b->conn.in.reply;
 	RedisCommand *cmd = flight_oldest(b);
 	bool		good = cmd != NULL && b->conn.out.sent > cmd->starts_at;
 	int64		now = lr_now();

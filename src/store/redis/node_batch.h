@@ -330,13 +330,13 @@ extern void flight_ground(NodeBatch *b);
 extern void flight_leave(NodeBatch *b);
 
 /* Take the reply to a command of such a batch; false if it is not a valid one. */
-extern bool flight_take_past(NodeBatch *b, const RedisValue *v);
+extern bool flight_take_past(NodeBatch *b, const redisReply *v);
 
 /* An error reply to a whole command. */
 extern void refusal_take(NodeBatch *b, const RedisCommand *cmd);
 
 /* An error as the reply for one lock of a command. */
-extern void refusal_of_one(NodeBatch *b, StoreOp *op, const RedisValue *v);
+extern void refusal_of_one(NodeBatch *b, StoreOp *op, const redisReply *v);
 
 /* Show the batch's error in redis_lock_status, too. */
 extern void refusal_report(const NodeBatch *b);
@@ -355,7 +355,7 @@ extern bool confirm_put(NodeBatch *b);
 extern void confirm_done(NodeBatch *b, StoreOp *op);
 
 /* Take the reply to a WAIT; false if it is not a valid one. */
-extern bool confirm_take(NodeBatch *b, const RedisValue *v);
+extern bool confirm_take(NodeBatch *b, const redisReply *v);
 
 /* The connection is gone, so no confirmation will come. */
 extern void confirm_lost(NodeBatch *b);

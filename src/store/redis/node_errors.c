@@ -120,7 +120,7 @@ error_is_one_of(const char *words, const char *const *codes, int ncodes)
  * redis_error_words --- see conn.h
  */
 StoreOutcome
-redis_error_words(const RedisValue *value, const char *user, char *out,
+redis_error_words(const redisReply *value, const char *user, char *out,
 				  size_t size)
 {
 	int			len;

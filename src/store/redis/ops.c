@@ -465,7 +465,7 @@ redis_put_wait(RespOut *out, int replicas, int64 ms)
  */
 
 static void
-op_copy_holder(StoreAnswer *answer, const RedisValue *v)
+op_copy_holder(StoreAnswer *answer, const redisReply *v)
 {
 	strlcpy(answer->holder, v->str, sizeof(answer->holder));
 }
@@ -474,7 +474,7 @@ op_copy_holder(StoreAnswer *answer, const RedisValue *v)
  * op_take_number --- a number in a range, or a text: the present holder
  */
 static StoreOutcome
-op_take_number(StoreAnswer *answer, const RedisValue *v, int64 least, int64 most, int64 *number)
+op_take_number(StoreAnswer *answer, const redisReply *v, int64 least, int64 most, int64 *number)
 {
 	if (v->type == REDIS_REPLY_INTEGER)
 	{
@@ -509,7 +509,7 @@ typedef enum CreateReply
  * op_take_clock --- the clock of the store (ms); false: it is none
  */
 static bool
-op_take_clock(StoreAnswer *answer, const RedisValue *v)
+op_take_clock(StoreAnswer *answer, const redisReply *v)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < 0 ||
 		v->integer > STORE_TOKEN_MAX / LR_US_PER_MS)
@@ -522,14 +522,15 @@ op_take_clock(StoreAnswer *answer, const RedisValue *v)
  * op_take_fence --- the token when nothing was in the way, 0 if none was asked for
  */
 static StoreOutcome
-op_take_fence(StoreOp *op, const RedisValue *v)
+op_take_fence(StoreOp *op, const redisReply *v)
 {
-	bool		done = v[1].integer == CREATE_DONE;
+	bool		done = v->element[0]->integer == CREATE_DONE;
+	const redisReply *token = v->element[1];
 
-	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < 0 ||
-		v[2].integer > STORE_TOKEN_MAX || (done && op->args.fenced && v[2].integer == 0))
+	if (token->type != REDIS_REPLY_INTEGER || token->integer < 0 ||
+		token->integer > STORE_TOKEN_MAX || (done && op->args.fenced && token->integer == 0))
 		return STORE_PENDING;
-	op->answer.fence = v[2].integer;
+	op->answer.fence = token->integer;
 	return done ? STORE_OK : STORE_LATE;
 }
 
@@ -537,21 +538,21 @@ op_take_fence(StoreOp *op, const RedisValue *v)
  * op_take_obstacle --- the rest of the reply when something was
  */
 static StoreOutcome
-op_take_obstacle(StoreAnswer *answer, const RedisValue *v)
+op_take_obstacle(StoreAnswer *answer, const redisReply *v)
 {
-	if (v[2].type != REDIS_REPLY_INTEGER || v[2].integer < STORE_NO_TTL ||
-		v[3].type != REDIS_REPLY_STRING)
+	if (v->element[1]->type != REDIS_REPLY_INTEGER || v->element[1]->integer < STORE_NO_TTL ||
+		v->element[2]->type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
-	answer->ttl_ms = Min(v[2].integer, STORE_TTL_MAX);
-	if (v[1].integer == CREATE_WRONG_TYPE)
+	answer->ttl_ms = Min(v->element[1]->integer, STORE_TTL_MAX);
+	if (v->element[0]->integer == CREATE_WRONG_TYPE)
 	{
-		strlcpy(answer->type_name, v[3].str, sizeof(answer->type_name));
+		strlcpy(answer->type_name, v->element[2]->str, sizeof(answer->type_name));
 		answer->value = strcmp(answer->type_name, "string") == 0 ?
 			STORE_VALUE_TOKEN : STORE_VALUE_OTHER;
 		return STORE_WRONG_TYPE;
 	}
-	op_copy_holder(answer, &v[3]);
-	answer->value = v[1].integer == CREATE_TOKEN ? STORE_VALUE_TOKEN :
+	op_copy_holder(answer, v->element[2]);
+	answer->value = v->element[0]->integer == CREATE_TOKEN ? STORE_VALUE_TOKEN :
 		STORE_VALUE_LOCK;
 	return STORE_BUSY;
 }
@@ -563,22 +564,22 @@ op_take_obstacle(StoreAnswer *answer, const RedisValue *v)
  * waits.
  */
 static StoreOutcome
-op_take_queued(StoreOp *op, const RedisValue *v)
+op_take_queued(StoreOp *op, const redisReply *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
-		v[1].type != REDIS_REPLY_INTEGER || v[3].type != REDIS_REPLY_STRING ||
-		!op_take_clock(&op->answer, &v[4]))
+		v->element[0]->type != REDIS_REPLY_INTEGER || v->element[2]->type != REDIS_REPLY_STRING ||
+		!op_take_clock(&op->answer, v->element[3]))
 		return STORE_PENDING;
-	switch (v[1].integer)
+	switch (v->element[0]->integer)
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			op->answer.clear = v[3].len > 0;
+			op->answer.clear = v->element[2]->len > 0;
 			return op_take_fence(op, v);
 		case CREATE_CLEAR:
 		case CREATE_UNPLACED:
 			op->answer.clear = true;
-			op->answer.unplaced = v[1].integer == CREATE_UNPLACED;
+			op->answer.unplaced = v->element[0]->integer == CREATE_UNPLACED;
 			return op_take_obstacle(&op->answer, v);
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
@@ -595,7 +596,7 @@ op_take_queued(StoreOp *op, const RedisValue *v)
  * released
  */
 static StoreOutcome
-op_take_awaited(StoreOp *op, const RedisValue *v)
+op_take_awaited(StoreOp *op, const redisReply *v)
 {
 	if (v->type != REDIS_REPLY_STRING)
 		return op_take_queued(op, v);
@@ -613,19 +614,19 @@ op_take_awaited(StoreOp *op, const RedisValue *v)
  * A node that answers 1 to everything has not granted anything.
  */
 static StoreOutcome
-op_take_created(StoreOp *op, const RedisValue *v, int elements)
+op_take_created(StoreOp *op, const redisReply *v, int elements)
 {
 	if (v->type == REDIS_REPLY_INTEGER)
 		return !op->args.fenced && v->integer >= CLOCK_LEAST && op_take_clock(&op->answer, v) ?
 			STORE_OK : STORE_PENDING;
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != elements ||
-		v[1].type != REDIS_REPLY_INTEGER)
+		v->element[0]->type != REDIS_REPLY_INTEGER)
 		return STORE_PENDING;
-	switch (v[1].integer)
+	switch (v->element[0]->integer)
 	{
 		case CREATE_DONE:
 		case CREATE_LATE:
-			return op_take_clock(&op->answer, &v[3]) ? op_take_fence(op, v) :
+			return op_take_clock(&op->answer, v->element[2]) ? op_take_fence(op, v) :
 				STORE_PENDING;
 		case CREATE_BUSY:
 		case CREATE_WRONG_TYPE:
@@ -642,7 +643,7 @@ op_take_created(StoreOp *op, const RedisValue *v, int elements)
  * removed the owner itself: then it is unknown whether the lock was lost before.
  */
 static StoreOutcome
-op_take_notified(StoreAnswer *answer, const RedisValue *v, bool repeated)
+op_take_notified(StoreAnswer *answer, const redisReply *v, bool repeated)
 {
 	if (v->type != REDIS_REPLY_INTEGER || v->integer < -1 ||
 		v->integer > PG_INT32_MAX)
@@ -658,36 +659,36 @@ op_take_notified(StoreAnswer *answer, const RedisValue *v, bool repeated)
  * may be several; and how many more there may be
  */
 static StoreOutcome
-op_take_inspected(StoreAnswer *answer, const RedisValue *v)
+op_take_inspected(StoreAnswer *answer, const redisReply *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements < 4 || v->elements > 6 ||
-		v[1].type != REDIS_REPLY_STRING ||
-		v[2].type != REDIS_REPLY_INTEGER || v[2].integer < -2 ||
-		v[3].type != REDIS_REPLY_STRING || v[4].type != REDIS_REPLY_STRING)
+		v->element[0]->type != REDIS_REPLY_STRING ||
+		v->element[1]->type != REDIS_REPLY_INTEGER || v->element[1]->integer < -2 ||
+		v->element[2]->type != REDIS_REPLY_STRING || v->element[3]->type != REDIS_REPLY_STRING)
 		return STORE_PENDING;
 
-	strlcpy(answer->type_name, v[1].str, sizeof(answer->type_name));
+	strlcpy(answer->type_name, v->element[0]->str, sizeof(answer->type_name));
 	if (strcmp(answer->type_name, "none") == 0)
 		answer->value = STORE_VALUE_NONE;
 	else if (strcmp(answer->type_name, "number") == 0)
 		answer->value = STORE_VALUE_NUMBER;
-	else if (strcmp(answer->type_name, "string") == 0 && v[4].len == 0)
+	else if (strcmp(answer->type_name, "string") == 0 && v->element[3]->len == 0)
 		answer->value = STORE_VALUE_TOKEN;
-	else if (v[4].len > 0)
+	else if (v->element[3]->len > 0)
 	{
-		int64		count = strtoi64(v[4].str, NULL, 10);
+		int64		count = strtoi64(v->element[3]->str, NULL, 10);
 
 		answer->value = STORE_VALUE_LOCK;
 		answer->count = (int) Min(Max(count, PG_INT32_MIN), PG_INT32_MAX);
-		op_copy_holder(answer, &v[3]);
-		if (v->elements == 6 && v[6].type == REDIS_REPLY_INTEGER)
-			answer->available = v[6].integer;
+		op_copy_holder(answer, v->element[2]);
+		if (v->elements == 6 && v->element[5]->type == REDIS_REPLY_INTEGER)
+			answer->available = v->element[5]->integer;
 	}
 	else
 		answer->value = STORE_VALUE_OTHER;
-	if (v->elements >= 5 && v[5].type == REDIS_REPLY_STRING)
-		strlcpy(answer->digest, v[5].str, sizeof(answer->digest));
-	answer->ttl_ms = Min(Max(v[2].integer, STORE_NO_TTL), STORE_TTL_MAX);
+	if (v->elements >= 5 && v->element[4]->type == REDIS_REPLY_STRING)
+		strlcpy(answer->digest, v->element[4]->str, sizeof(answer->digest));
+	answer->ttl_ms = Min(Max(v->element[1]->integer, STORE_NO_TTL), STORE_TTL_MAX);
 	return STORE_OK;
 }
 
@@ -695,7 +696,7 @@ op_take_inspected(StoreAnswer *answer, const RedisValue *v)
  * op_take_count --- a number, or its digits; false: Redis could not use it as a number
  */
 static bool
-op_take_count(const RedisValue *v, int64 *number)
+op_take_count(const redisReply *v, int64 *number)
 {
 	char	   *end;
 
@@ -710,7 +711,7 @@ op_take_count(const RedisValue *v, int64 *number)
 }
 
 static bool
-op_is_count(const RedisValue *v)
+op_is_count(const redisReply *v)
 {
 	return v->type == REDIS_REPLY_INTEGER || v->type == REDIS_REPLY_STRING;
 }
@@ -721,21 +722,21 @@ op_is_count(const RedisValue *v)
  * {code, what is free, what there is, clock}
  */
 static StoreOutcome
-op_take_value(StoreAnswer *answer, const RedisValue *v)
+op_take_value(StoreAnswer *answer, const redisReply *v)
 {
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 4 ||
-		v[1].type != REDIS_REPLY_INTEGER || !op_is_count(&v[2]) ||
-		!op_take_clock(answer, &v[4]))
+		v->element[0]->type != REDIS_REPLY_INTEGER || !op_is_count(v->element[1]) ||
+		!op_take_clock(answer, v->element[3]))
 		return STORE_PENDING;
-	switch (v[1].integer)
+	switch (v->element[0]->integer)
 	{
 		case CREATE_DONE:
 		case CREATE_BUSY:
-			if (!op_is_count(&v[3]))
+			if (!op_is_count(v->element[2]))
 				return STORE_PENDING;
-			answer->changed = v[1].integer == CREATE_DONE;
-			if (op_take_count(&v[2], &answer->available) &&
-				op_take_count(&v[3], &answer->total))
+			answer->changed = v->element[0]->integer == CREATE_DONE;
+			if (op_take_count(v->element[1], &answer->available) &&
+				op_take_count(v->element[2], &answer->total))
 				return STORE_OK;
 			strlcpy(answer->type_name, "string", sizeof(answer->type_name));
 			answer->value = STORE_VALUE_TOKEN;
@@ -755,7 +756,7 @@ op_take_value(StoreAnswer *answer, const RedisValue *v)
  * op_take_call --- the reply of a script for one lock, as its description says
  */
 static StoreOutcome
-op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated)
+op_take_call(StoreOp *op, KindReply reply, const redisReply *v, bool repeated)
 {
 	int64		number = 0;
 	StoreOutcome outcome;
@@ -796,7 +797,7 @@ op_take_call(StoreOp *op, KindReply reply, const RedisValue *v, bool repeated)
  * op_take_plain --- the reply to an operation that concerns no lock
  */
 static StoreOutcome
-op_take_plain(StoreOp *op, const RedisValue *v)
+op_take_plain(StoreOp *op, const redisReply *v)
 {
 	int64		us;
 
@@ -817,7 +818,7 @@ op_take_plain(StoreOp *op, const RedisValue *v)
 }
 
 StoreOutcome
-redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
+redis_take_op(StoreOp *op, const redisReply *v, bool repeated)
 {
 	const KindCall *call = op_call(op);
 
@@ -831,7 +832,7 @@ redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
  * of the lock in question.
  */
 StoreOutcome
-redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which)
+redis_take_together(StoreOp *ops, int n, const redisReply *v, int *which)
 {
 	bool		obstacle = v->type == REDIS_REPLY_ARRAY && v->elements == 4;
 	StoreOutcome outcome;
@@ -839,9 +840,11 @@ redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which)
 	*which = -1;
 	if (obstacle)
 	{
-		if (v[4].type != REDIS_REPLY_INTEGER || v[4].integer < 1 || v[4].integer > n)
+		const redisReply *number = v->element[3];
+
+		if (number->type != REDIS_REPLY_INTEGER || number->integer < 1 || number->integer > n)
 			return STORE_PENDING;
-		*which = (int) v[4].integer - 1;
+		*which = (int) number->integer - 1;
 	}
 	outcome = op_take_created(&ops[Max(*which, 0)], v, obstacle ? 4 : 3);
 	return obstacle == (outcome == STORE_BUSY || outcome == STORE_WRONG_TYPE) ?

@@ -222,7 +222,7 @@ static redisReplyObjectFunctions *hiredis_functions;
 /*
  * resp_array --- an array, as hiredis makes it, if the reply does not get too large
  *
- * Returning NULL makes the reader give up with an error.
+ * If NULL is returned, the reader gives up with the error "out of memory".
  */
 #if HIREDIS_MAJOR >= 1
 static void *
@@ -239,7 +239,8 @@ resp_array(const redisReadTask *task, int elements)
 		depth++;
 	if (depth == 1)
 		in->nelements = 0;
-	if (depth > RESP_DEPTH || elements > RESP_MAX_ELEMENTS - in->nelements)
+	in->too_large = depth > RESP_DEPTH || elements > RESP_MAX_ELEMENTS - in->nelements;
+	if (in->too_large)
 		return NULL;
 	in->nelements += (int) elements;
 	return hiredis_functions->createArray(task, elements);
@@ -253,6 +254,7 @@ resp_in_open(RespIn *in)
 	in->understood = false;
 	in->first_byte = 0;
 	in->unfinished = 0;
+	in->too_large = false;
 	in->reader = redisReaderCreate();
 	if (in->reader == NULL)
 		return false;
@@ -301,49 +303,34 @@ resp_in_has_more(const RespIn *in)
 }
 
 /*
- * resp_value_set --- false if it is of a type of RESP3, which is never requested
- */
-static bool
-resp_value_set(RedisValue *v, const redisReply *reply)
-{
-	v->type = reply->type;
-	v->elements = (int) reply->elements;
-	v->integer = reply->integer;
-	v->str = reply->str != NULL ? reply->str : "";
-	v->len = (int) reply->len;
-	return v->type <= REDIS_REPLY_ERROR;
-}
-
-/*
- * resp_in_parse --- parse the next reply into values
+ * resp_in_parse --- parse the next reply
  *
- * hiredis drops what it has parsed of a reply, so its length so far is counted here.
+ * hiredis drops what it has parsed of a reply, so its length so far is counted here.  Types of
+ * RESP3 are never requested; nobody takes one that is an element.
  */
 RespResult
 resp_in_parse(RespIn *in)
 {
 	void	   *reply;
-	bool		valid;
 
 	resp_in_free(in);
 	if (redisReaderGetReply(in->reader, &reply) != REDIS_OK)
-		return RESP_GARBLED;
+		return in->reader->err == REDIS_ERR_OOM && !in->too_large ? RESP_NO_MEMORY : RESP_GARBLED;
 	if (reply == NULL)
 		return in->unfinished > RESP_REPLY_MAX ? RESP_GARBLED : RESP_NONE;
 	in->reply = reply;
 	in->unfinished = in->reader->len - in->reader->pos;
-	valid = resp_value_set(&in->values[0], in->reply);
-	for (int i = 0; valid && i < in->values[0].elements; i++)
-		valid = resp_value_set(&in->values[1 + i], in->reply->element[i]);
-	in->understood = in->understood || valid;
-	return valid ? RESP_REPLY : RESP_GARBLED;
+	if (in->reply->type > REDIS_REPLY_ERROR)
+		return RESP_GARBLED;
+	in->understood = true;
+	return RESP_REPLY;
 }
 
 /*
  * resp_value_time --- parse the reply to TIME (us)
  */
 bool
-resp_value_time(const RedisValue *v, int64 *us)
+resp_value_time(const redisReply *v, int64 *us)
 {
 	int64		parts[2];
 
@@ -351,12 +338,13 @@ resp_value_time(const RedisValue *v, int64 *us)
 		return false;
 	for (int i = 0; i < 2; i++)
 	{
+		const redisReply *part = v->element[i];
 		char	   *end;
 
-		if (v[1 + i].type != REDIS_REPLY_STRING || v[1 + i].len == 0)
+		if (part->type != REDIS_REPLY_STRING || part->len == 0)
 			return false;
 		errno = 0;
-		parts[i] = strtoi64(v[1 + i].str, &end, 10);
+		parts[i] = strtoi64(part->str, &end, 10);
 		if (*end != '\0' || errno != 0)
 			return false;
 	}

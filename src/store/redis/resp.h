@@ -60,19 +60,6 @@ typedef struct RespOut
 								 * have read */
 } RespOut;
 
-/*
- * A reply is values[0]; the elements of an array are values[1], [2], ...  Of an array in an array
- * there is nothing but its type.
- */
-typedef struct RedisValue
-{
-	int			type;			/* REDIS_REPLY_xxx */
-	int			elements;		/* of an array */
-	int64		integer;
-	const char *str;			/* NUL-terminated too */
-	int			len;
-} RedisValue;
-
 typedef struct RespIn
 {
 	redisReader *reader;
@@ -80,15 +67,16 @@ typedef struct RespIn
 	unsigned char first_byte;	/* first byte received before that; 0 = none yet */
 	size_t		unfinished;		/* bytes since the end of the last reply */
 	int			nelements;		/* of all arrays of this one */
+	bool		too_large;		/* they are too many, or too deep */
 	redisReply *reply;			/* the last one, until the next is parsed */
-	RedisValue	values[1 + RESP_MAX_ELEMENTS];	/* whose texts are in it */
 } RespIn;
 
 typedef enum RespResult
 {
 	RESP_NONE,					/* no complete reply yet */
-	RESP_REPLY,					/* it is in values */
-	RESP_GARBLED				/* not a valid reply; nothing more can be read */
+	RESP_REPLY,					/* there is one */
+	RESP_GARBLED,				/* not a valid reply; nothing more can be read */
+	RESP_NO_MEMORY				/* out of memory; likewise */
 } RespResult;
 
 /* False when out of memory. */
@@ -148,7 +136,7 @@ extern bool resp_in_has_more(const RespIn *in);
 extern RespResult resp_in_parse(RespIn *in);
 
 /* Parse the reply to TIME (us); false if it is not valid. */
-extern bool resp_value_time(const RedisValue *value, int64 *us);
+extern bool resp_value_time(const redisReply *value, int64 *us);
 
 /* ----------
  * ops.c: Encodes operations of the store interface, and reads their replies.
@@ -207,13 +195,13 @@ extern void redis_put_ops(RespOut *out, const StoreOp *ops, int n,
  * STORE_PENDING: it is not a valid reply.  "repeated": the same request may have run
  * before.
  */
-extern StoreOutcome redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
+extern StoreOutcome redis_take_op(StoreOp *op, const redisReply *v, bool repeated);
 
 /*
  * The same for creates that are taken together. *which is the one that could not be
  * taken, -1 if there is none.
  */
-extern StoreOutcome redis_take_together(StoreOp *ops, int n, const RedisValue *v, int *which);
+extern StoreOutcome redis_take_together(StoreOp *ops, int n, const redisReply *v, int *which);
 
 /*
  * Append a WAIT: the node answers how many replicas have everything that this connection

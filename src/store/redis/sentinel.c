@@ -221,27 +221,30 @@ sentinel_is_doubtful(const char *state)
  * sentinel_take_master --- parse the reply to SENTINEL MASTER; false if it is not valid
  */
 static bool
-sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
+sentinel_take_master(SentinelAnswer *a, const redisReply *v)
 {
 	bool		has_epoch = false;
 
 	if (v->type != REDIS_REPLY_ARRAY)
 		return false;
-	for (int i = 1; i + 1 <= v->elements; i += 2)
+	for (size_t i = 0; i + 1 < v->elements; i += 2)
 	{
-		if (v[i].type != REDIS_REPLY_STRING || v[i + 1].type != REDIS_REPLY_STRING)
+		const redisReply *name = v->element[i];
+		const redisReply *value = v->element[i + 1];
+
+		if (name->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
 			return false;
-		if (strcmp(v[i].str, "config-epoch") == 0)
+		if (strcmp(name->str, "config-epoch") == 0)
 		{
 			char	   *end;
 
 			errno = 0;
-			a->config_epoch = strtoi64(v[i + 1].str, &end, 10);
-			has_epoch = end != v[i + 1].str && *end == '\0' && errno == 0 &&
+			a->config_epoch = strtoi64(value->str, &end, 10);
+			has_epoch = end != value->str && *end == '\0' && errno == 0 &&
 				a->config_epoch >= 0 && a->config_epoch < PG_INT64_MAX;
 		}
-		else if (strcmp(v[i].str, "failover-state") == 0)
-			a->in_doubt = sentinel_is_doubtful(v[i + 1].str);
+		else if (strcmp(name->str, "failover-state") == 0)
+			a->in_doubt = sentinel_is_doubtful(value->str);
 	}
 	a->known = has_epoch;
 	return has_epoch;
@@ -251,7 +254,7 @@ sentinel_take_master(SentinelAnswer *a, const RedisValue *v)
  * sentinel_take_address --- parse host and port, or nil; false if it is neither
  */
 static bool
-sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
+sentinel_take_address(SentinelAnswer *a, const redisReply *v)
 {
 	RedisHost  *at = &a->master;
 	int			port;
@@ -262,15 +265,15 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
 		return true;
 	}
 	if (v->type != REDIS_REPLY_ARRAY || v->elements != 2 ||
-		v[1].type != REDIS_REPLY_STRING || v[2].type != REDIS_REPLY_STRING ||
-		v[1].len == 0 || v[1].len >= LR_HOST_MAX ||
-		strspn(v[1].str, "0123456789abcdefghijklmnopqrstuvwxyz"
-			   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:") != v[1].len)
+		v->element[0]->type != REDIS_REPLY_STRING || v->element[1]->type != REDIS_REPLY_STRING ||
+		v->element[0]->len == 0 || v->element[0]->len >= LR_HOST_MAX ||
+		strspn(v->element[0]->str, "0123456789abcdefghijklmnopqrstuvwxyz"
+			   "ABCDEFGHIJKLMNOPQRSTUVWXYZ.-_:") != v->element[0]->len)
 		return false;
-	port = atoi(v[2].str);
+	port = atoi(v->element[1]->str);
 	if (port < 1 || port > 65535)
 		return false;
-	memcpy(at->host, v[1].str, v[1].len + 1);
+	memcpy(at->host, v->element[0]->str, v->element[0]->len + 1);
 	at->port = port;
 	return true;
 }
@@ -281,7 +284,7 @@ sentinel_take_address(SentinelAnswer *a, const RedisValue *v)
  * The only errors that come here mean that the service is not known.
  */
 static bool
-sentinel_take_part(RedisSentinel *s, const RedisValue *v)
+sentinel_take_part(RedisSentinel *s, const redisReply *v)
 {
 	if (v->type == REDIS_REPLY_ERROR)
 	{
@@ -299,7 +302,7 @@ static void
 sentinel_take(RedisPoller *p)
 {
 	RedisSentinel *s = p->owner;
-	const RedisValue *v = p->conn.in.values;
+	const redisReply *v = p->conn.in.reply;
 
 	if (v->type == REDIS_REPLY_ERROR && !redis_words_begin(v->str, "ERR No such master"))
 		redis_conn_refused(&p->conn);
@@ -361,13 +364,13 @@ static void
 ear_take(RedisPoller *p)
 {
 	RedisSentinel *s = p->owner;
-	const RedisValue *v = p->conn.in.values;
+	const redisReply *v = p->conn.in.reply;
 
 	p->answer_until = 0;
 	if (v->type == REDIS_REPLY_ARRAY && v->elements == 3 &&
-		v[1].type == REDIS_REPLY_STRING && strcmp(v[1].str, "message") == 0 &&
-		v[3].type == REDIS_REPLY_STRING &&
-		strstr(v[3].str, p->target.url.service) != NULL)
+		v->element[0]->type == REDIS_REPLY_STRING && strcmp(v->element[0]->str, "message") == 0 &&
+		v->element[2]->type == REDIS_REPLY_STRING &&
+		strstr(v->element[2]->str, p->target.url.service) != NULL)
 		s->news = true;
 }
 

@@ -162,7 +162,7 @@ redis_conn_refused(RedisConn *c)
 {
 	char		words[REDIS_WORDS_MAX];
 
-	(void) redis_error_words(c->in.values, c->target->url.user, words, sizeof(words));
+	(void) redis_error_words(c->in.reply, c->target->url.user, words, sizeof(words));
 	redis_failure_set(&c->failure, STORE_DOWN, ERRCODE_STORE_FAILED, NULL,
 					  "The node answered: %s", words);
 	c->state = CONN_CLOSED;

@@ -17,7 +17,6 @@
 
 #include "store/redis/cluster_map.c"
 
-static RedisValue values[1 + RESP_MAX_ELEMENTS];
 static ClusterClaims answer;
 
 static void
@@ -59,6 +58,7 @@ fuzz_cluster(const uint8 *data, size_t size)
 {
 	FuzzInput	in = {data, size};
 	RedisUrl	asked;
+	const redisReply *v;
 
 	fuzz_reset_shared();
 	fuzz_reset_cluster();
@@ -66,9 +66,9 @@ fuzz_cluster(const uint8 *data, size_t size)
 	cluster_map_start();
 	strcpy(asked.at.host, "10.0.0.1");
 	asked.at.port = 7000;
-	while (fuzz_value(&in, values))
+	while ((v = fuzz_value(&in)) != NULL)
 	{
-		if (!cluster_claims_read(&answer, values, &asked))
+		if (!cluster_claims_read(&answer, v, &asked))
 			continue;
 
 		/* As if it had been decided that it is ours; or by itself */

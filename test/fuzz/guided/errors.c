@@ -18,8 +18,6 @@
 #include "settings.h"
 #include "store/redis/flight.c"
 
-static RedisValue values[1 + RESP_MAX_ELEMENTS];
-
 static void
 put_nodes(void)
 {
@@ -46,6 +44,7 @@ fuzz_errors(const uint8 *data, size_t size)
 	FuzzInput	in = {data, size};
 	uint8		how = fuzz_byte(&in);
 	char		words[REDIS_WORDS_MAX];
+	const redisReply *v;
 
 	if (batch.target.kind != TARGET_SHARD)
 	{
@@ -55,12 +54,15 @@ fuzz_errors(const uint8 *data, size_t size)
 	batch.target.kind = TARGET_SHARD;
 	batch.target.place = lr_place;
 	strcpy(batch.target.url.at.host, "10.0.0.1");
-	while (fuzz_value(&in, values))
+	while ((v = fuzz_value(&in)) != NULL)
 	{
-		const char *text = values[0].str;
-		StoreOutcome outcome = redis_error_words(values, how & 1 ? "bob" : "", words,
-												 how & 2 ? 16 : sizeof(words));
+		const char *text = v->str;
+		StoreOutcome outcome;
 
+		if (text == NULL)
+			continue;
+		outcome = redis_error_words(v, how & 1 ? "bob" : "", words,
+									how & 2 ? 16 : sizeof(words));
 		fuzz_must(outcome == STORE_DENIED || outcome == STORE_REFUSED, "the outcome");
 		fuzz_must_be_shown(words, how & 2 ? 16 : sizeof(words), "the words");
 		(void) redis_words_concern_all(words);

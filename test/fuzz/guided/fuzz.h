@@ -55,15 +55,16 @@ typedef struct FuzzInput
 extern uint8 fuzz_byte(FuzzInput *in);
 
 /*
- * The next value, as resp.c makes them: in v[0 .. RESP_MAX_ELEMENTS].  False: there is no more.
+ * The next value, like those of hiredis's reader; valid until the next call.  NULL: there is no
+ * more.
  *
  * Values end with 0xff, elements of an array with 0xfe; the first byte is its type as in
  * Redis's protocol ('_' for nil), without lengths, which no mutation would keep right.
  * Each text is in memory of its own, so that a read behind its end is seen.
  */
-extern bool fuzz_value(FuzzInput *in, RedisValue *v);
+extern redisReply *fuzz_value(FuzzInput *in);
 
-/* Those of one case; freed at its end. */
-extern void fuzz_free_values(void);
+/* At the end of a case. */
+extern void fuzz_free_value(void);
 
 #endif							/* LR_FUZZ_H */

@@ -89,7 +89,7 @@ fuzz_handshake(const uint8 *data, size_t size)
 		fuzz_must(false, "there are no requests");
 	resp_out_wipe(&conn.out);
 
-	while (result == STEP_UNDER_WAY && fuzz_value(&in, conn.in.values))
+	while (result == STEP_UNDER_WAY && (conn.in.reply = fuzz_value(&in)) != NULL)
 	{
 		bool		secret = hs->secret[0] != '\0';
 

@@ -85,98 +85,88 @@ fuzz_byte(FuzzInput *in)
 #define VALUE_END	0xff
 #define ELEMENT_END 0xfe
 
-static char *texts[64 * (1 + RESP_MAX_ELEMENTS)];
-static int	ntexts;
+static redisReply *present;
 
 void
-fuzz_free_values(void)
+fuzz_free_value(void)
 {
-	while (ntexts > 0)
-		free(texts[--ntexts]);
+	freeReplyObject(present);
+	present = NULL;
 }
 
 static void
-value_set_text(RedisValue *v, const uint8 *data, size_t len)
+value_set_text(redisReply *v, int type, const uint8 *data, size_t len)
 {
-	char	   *text = malloc(len + 1);
-
-	memcpy(text, data, len);
-	text[len] = '\0';
-	texts[ntexts++] = text;
-	v->str = text;
-	v->len = (int) len;
+	v->type = type;
+	v->str = malloc(len + 1);
+	memcpy(v->str, data, len);
+	v->str[len] = '\0';
+	v->len = len;
 }
 
-/* One that is no array */
-static void
-value_take(RedisValue *v, const uint8 *data, size_t len)
+/* One that is no array, or an empty one */
+static redisReply *
+value_make(const uint8 *data, size_t len)
 {
-	memset(v, 0, sizeof(RedisValue));
-	v->str = "";
+	redisReply *v = calloc(1, sizeof(redisReply));
+	char		digits[32] = "";
+
+	v->type = REDIS_REPLY_NIL;
 	if (len == 0)
-	{
-		v->type = REDIS_REPLY_NIL;
-		return;
-	}
+		return v;
 	switch (data[0])
 	{
 		case ':':
 			v->type = REDIS_REPLY_INTEGER;
-			value_set_text(v, data + 1, len - 1);
-			v->integer = strtoi64(v->str, NULL, 10);
-			v->str = "";
-			v->len = 0;
+			memcpy(digits, data + 1, Min(len - 1, sizeof(digits) - 1));
+			v->integer = strtoi64(digits, NULL, 10);
 			break;
 		case '+':
-			v->type = REDIS_REPLY_STATUS;
-			value_set_text(v, data + 1, len - 1);
+			value_set_text(v, REDIS_REPLY_STATUS, data + 1, len - 1);
 			break;
 		case '-':
-			v->type = REDIS_REPLY_ERROR;
-			value_set_text(v, data + 1, len - 1);
+			value_set_text(v, REDIS_REPLY_ERROR, data + 1, len - 1);
 			break;
 		case '_':
-			v->type = REDIS_REPLY_NIL;
 			break;
 		case '*':
 			v->type = REDIS_REPLY_ARRAY;
 			break;
 		default:
-			v->type = REDIS_REPLY_STRING;
-			value_set_text(v, data + 1, len - 1);
+			value_set_text(v, REDIS_REPLY_STRING, data + 1, len - 1);
 	}
+	return v;
 }
 
-bool
-fuzz_value(FuzzInput *in, RedisValue *v)
+redisReply *
+fuzz_value(FuzzInput *in)
 {
 	const uint8 *p = in->data;
 	const uint8 *end;
 
-	if (in->size == 0 || ntexts + RESP_MAX_ELEMENTS >= lengthof(texts))
-		return false;
+	fuzz_free_value();
+	if (in->size == 0)
+		return NULL;
 	end = memchr(p, VALUE_END, in->size);
 	if (end == NULL)
 		end = p + in->size;
 	in->size -= Min(in->size, (size_t) (end - p) + 1);
 	in->data = in->size > 0 ? end + 1 : end;
 
-	if (p == end || *p != '*')
-	{
-		value_take(v, p, end - p);
-		return true;
-	}
-	*v = (RedisValue) {.type = REDIS_REPLY_ARRAY,.str = ""};
-	for (p++; p < end && v->elements < RESP_MAX_ELEMENTS;)
+	present = value_make(p, end - p);
+	if (present->type != REDIS_REPLY_ARRAY)
+		return present;
+	present->element = calloc(RESP_MAX_ELEMENTS, sizeof(redisReply *));
+	for (p++; p < end && present->elements < RESP_MAX_ELEMENTS;)
 	{
 		const uint8 *stop = memchr(p, ELEMENT_END, end - p);
 
 		if (stop == NULL)
 			stop = end;
-		value_take(&v[++v->elements], p, stop - p);
+		present->element[present->elements++] = value_make(p, stop - p);
 		p = Min(stop + 1, end);
 	}
-	return true;
+	return present;
 }
 
 /* ----------
@@ -200,7 +190,7 @@ int
 LLVMFuzzerTestOneInput(const uint8 *data, size_t size)
 {
 	targets[target].run(data, size);
-	fuzz_free_values();
+	fuzz_free_value();
 	return 0;
 }
 
@@ -253,7 +243,7 @@ main(int argc, char **argv)
 		/* Of just that size, so that a read behind it is seen. */
 		memcpy(data, bytes, size);
 		targets[target].run(data, size);
-		fuzz_free_values();
+		fuzz_free_value();
 		free(data);
 		n++;
 	}

@@ -19,7 +19,6 @@
 
 #define OPS_MAX 4
 
-static RedisValue values[1 + RESP_MAX_ELEMENTS];
 static StoreOp ops[OPS_MAX];
 
 static bool
@@ -65,6 +64,7 @@ fuzz_ops(const uint8 *data, size_t size)
 	uint8		lock_kind = fuzz_byte(&in);
 	uint8		how = fuzz_byte(&in);
 	int			n = how & 1 ? 2 + (how >> 6) % (OPS_MAX - 1) : 1;
+	const redisReply *v;
 	StoreOutcome outcome;
 
 	memset(ops, 0, sizeof(ops));
@@ -80,7 +80,7 @@ fuzz_ops(const uint8 *data, size_t size)
 	}
 	if (!has_call(ops))
 		return;
-	while (fuzz_value(&in, values))
+	while ((v = fuzz_value(&in)) != NULL)
 	{
 		for (int i = 0; i < n; i++)
 			memset(&ops[i].answer, 0, sizeof(StoreAnswer));
@@ -88,14 +88,14 @@ fuzz_ops(const uint8 *data, size_t size)
 		{
 			int			which;
 
-			outcome = redis_take_together(ops, n, values, &which);
+			outcome = redis_take_together(ops, n, v, &which);
 			if (outcome == STORE_PENDING)
 				continue;
 			fuzz_must(which >= -1 && which < n, "which one is in the way");
 			check(&ops[Max(which, 0)], outcome);
 			continue;
 		}
-		outcome = redis_take_op(ops, values, (how & 8) != 0);
+		outcome = redis_take_op(ops, v, (how & 8) != 0);
 		if (outcome != STORE_PENDING)
 			check(ops, outcome);
 	}

@@ -37,23 +37,20 @@ mix(uint64 digest, const void *data, size_t len)
 }
 
 static uint64
-digest_reply(void)
+digest_reply(uint64 digest, const redisReply *v)
 {
-	uint64		digest = UINT64CONST(14695981039346656037);
-	int			n = 1 + (in.values[0].type == REDIS_REPLY_ARRAY ? in.values[0].elements : 0);
-
-	fuzz_must(n >= 1 && n <= lengthof(in.values), "so many elements");
-	for (int i = 0; i < n; i++)
+	fuzz_must(v->elements <= RESP_MAX_ELEMENTS, "so many elements");
+	digest = mix(digest, &v->type, sizeof(v->type));
+	digest = mix(digest, &v->integer, sizeof(v->integer));
+	digest = mix(digest, &v->elements, sizeof(v->elements));
+	if (v->type == REDIS_REPLY_STRING || v->type == REDIS_REPLY_STATUS ||
+		v->type == REDIS_REPLY_ERROR)
 	{
-		const RedisValue *v = &in.values[i];
-
-		fuzz_must(v->str != NULL && v->len >= 0 && v->str[v->len] == '\0',
-				  "a text is not terminated");
-		digest = mix(digest, &v->type, sizeof(v->type));
-		digest = mix(digest, &v->integer, sizeof(v->integer));
-		digest = mix(digest, &v->elements, sizeof(v->elements));
+		fuzz_must(v->str != NULL && v->str[v->len] == '\0', "a text is not terminated");
 		digest = mix(digest, v->str, v->len);
 	}
+	for (size_t i = 0; i < v->elements; i++)
+		digest = digest_reply(digest, v->element[i]);
 	return digest;
 }
 
@@ -74,11 +71,11 @@ feed(Heard *h, const uint8 *data, size_t len)
 
 		if (result == RESP_NONE)
 			break;
-		h->garbled = result == RESP_GARBLED;
+		h->garbled = result != RESP_REPLY;
 		if (h->garbled || h->n == REPLIES_MAX)
 			break;
-		(void) resp_value_time(in.values, &us);
-		h->digest[h->n++] = digest_reply();
+		(void) resp_value_time(in.reply, &us);
+		h->digest[h->n++] = digest_reply(UINT64CONST(14695981039346656037), in.reply);
 	}
 }
 

@@ -39,9 +39,9 @@ fuzz_sentinel(const uint8 *data, size_t size)
 	sentinel_put_question(&s);
 
 	/* Each answer is read where it lies, and as a message. */
-	while (fuzz_value(&in, c->in.values))
+	while ((c->in.reply = fuzz_value(&in)) != NULL)
 	{
-		memcpy(s.ear.conn.in.values, c->in.values, sizeof(c->in.values));
+		s.ear.conn.in.reply = c->in.reply;
 		ear_take(&s.ear);
 		sentinel_take(&s.ask);
 		if (c->state == CONN_CLOSED)

@@ -237,13 +237,13 @@ __wrap_lt_renew_moved_now(StoreId store)
 	}
 }
 
-extern bool __real_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
+extern bool __real_cluster_claims_read(ClusterClaims *a, const redisReply *v,
 									   const RedisUrl *asked);
-extern bool __wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v,
+extern bool __wrap_cluster_claims_read(ClusterClaims *a, const redisReply *v,
 									   const RedisUrl *asked);
 
 bool
-__wrap_cluster_claims_read(ClusterClaims *a, const RedisValue *v, const RedisUrl *asked)
+__wrap_cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked)
 {
 	bool		valid = __real_cluster_claims_read(a, v, asked);
 
@@ -497,12 +497,12 @@ has_few_votes(const char *key, uint64 owner)
 	return names_count_voters(key, text, first) <= sim_config.masters / 2;
 }
 
-extern StoreOutcome __real_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
-extern StoreOutcome __wrap_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated);
+extern StoreOutcome __real_redis_take_op(StoreOp *op, const redisReply *v, bool repeated);
+extern StoreOutcome __wrap_redis_take_op(StoreOp *op, const redisReply *v, bool repeated);
 
 /* What the watchdog is answered counts when its whole batch has been done. */
 StoreOutcome
-__wrap_redis_take_op(StoreOp *op, const RedisValue *v, bool repeated)
+__wrap_redis_take_op(StoreOp *op, const redisReply *v, bool repeated)
 {
 	StoreOutcome outcome = __real_redis_take_op(op, v, repeated);
 
