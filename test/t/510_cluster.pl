@@ -218,8 +218,9 @@ is($node->lock_stat('losses'), 0, 'no lock was lost');
 	$one->query("SELECT redis_latch_xact_count_down('$_')") foreach @latches;
 	$slow->freeze;
 	is($one->query('COMMIT')->error, undef, 'the commit does not wait for a node that hangs');
+	# The map may still change after the load: then the answer of a former node does not count.
 	poll_until('the others to have counted',
-		sub { !grep { $two->value("SELECT redis_latch_count('$_')") != 4 } @elsewhere });
+		sub { !grep { ($two->query("SELECT redis_latch_count('$_')")->out // '') ne '4' } @elsewhere });
 	is($node->count_locks("key IN ('$there', '$held')"), 2, 'the rest is left to be done');
 	$slow->thaw;
 	poll_until('nothing to be left', sub { $node->count_locks == 0 });
