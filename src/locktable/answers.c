@@ -25,24 +25,6 @@
  */
 
 /*
- * answer_raise_deadline --- a store has the lock until then; partition lock held
- *
- * A deadline that has passed is not raised, since other sessions may have gone on by
- * then.  Returns false in that case.
- */
-static bool
-answer_raise_deadline(LrIndex hold, int64 deadline)
-{
-	int64		current = lt_deadline(hold);
-
-	if (current <= lr_now())
-		return false;
-	if (deadline > current)
-		pg_atomic_write_u64(&lt_holds[hold].deadline, deadline);
-	return true;
-}
-
-/*
  * answer_lacks_replicas --- has the hold come to require more replicas than the request
  * did, and would the answer raise its deadline?
  *
@@ -83,7 +65,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms)
 	LrHold	   *h = &lt_holds[hold];
 
 	lt_note_answer(h, moves);
-	if (!answer_raise_deadline(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
+	if (!lt_raise_locked(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
 	{
 		lt_lose_locked(hold, LOST_EXPIRED, NULL);
 		return false;
@@ -91,7 +73,7 @@ answer_note_renewal(LrIndex hold, uint64 moves, int64 deadline, int64 watch_ms)
 	if (lt_renew_lease_ms(h) > 0)
 		h->renewal.n++;
 	lt_watch_from(h, lr_now(), watch_ms);
-	lt_set_due_in_own(hold, lt_deadline(hold));
+	lt_set_due_in_own(hold);
 	return true;
 }
 
@@ -149,7 +131,7 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	else if (same && h->state == HOLD_HANDED)
 	{
 		lt_note_answer(h, item->op.moves);
-		counts = answer_raise_deadline(hold, deadline);
+		counts = lt_raise_locked(hold, deadline);
 	}
 	else if (same && h->state == HOLD_HELD)
 		counts = answer_note_renewal(hold, item->op.moves, deadline, watch_ms);
@@ -295,7 +277,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline)
 		answer_set_due_again(hold, store, lr_now());
 		return;
 	}
-	if (!answer_raise_deadline(hold, renewed ? deadline : 0))
+	if (!lt_raise_locked(hold, renewed ? deadline : 0))
 	{
 		if (h->state == HOLD_HELD)
 			lt_lose_locked(hold, LOST_EXPIRED, NULL);

@@ -371,10 +371,10 @@ lt_is_to_be_asked(const LrHold *h)
  * for that already, perhaps later than now; the new due time must not delay it.
  */
 void
-lt_set_due_in_own(LrIndex hold, int64 deadline)
+lt_set_due_in_own(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
-	int64		due = lt_due_of_held(h, deadline);
+	int64		due = lt_due_of_held(h, lt_deadline(hold));
 
 	if (lt_is_to_be_asked(h))
 		due = lr_earlier(due, lt_read_due(hold, h->claim.store));

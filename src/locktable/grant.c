@@ -192,7 +192,7 @@ grant_repair(LrIndex hold, uint32 without)
 	if (!masters_are_there(h->claim.place, without))
 		return;
 	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
-	lt_set_due_in_own(hold, lt_deadline(hold));
+	lt_set_due_in_own(hold);
 }
 
 /*

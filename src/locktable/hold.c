@@ -83,13 +83,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 void
 lt_look(LrIndex hold, HoldView *view)
 {
-	lt_lock_shared(lt_key_of(hold)->hash);
-	hold_copy_view(hold, view);
-	lt_unlock();
-	if (view->state != HOLD_HELD || view->deadline > lr_now())
-		return;
-
-	lt_lock(lt_key_of(hold)->hash);
+	lt_lock_hold(hold);
 	lt_lose_if_expired(hold);
 	hold_copy_view(hold, view);
 	lt_unlock();
@@ -115,22 +109,41 @@ lt_store_of_key(const LrName *name)
 }
 
 /*
- * hold_note_answer --- the store has confirmed the lock; false: it is in another store, or at
- * another master, by now
+ * lt_raise_locked --- a store has the lock until then; partition lock held
+ *
+ * A deadline that has passed is not raised, since other sessions may have gone on by
+ * then.  Returns false in that case.
+ */
+bool
+lt_raise_locked(LrIndex hold, int64 deadline)
+{
+	int64		current = lt_deadline(hold);
+
+	if (current <= lr_now())
+		return false;
+	if (deadline > current)
+		pg_atomic_write_u64(&lt_holds[hold].deadline, deadline);
+	return true;
+}
+
+/*
+ * hold_note_answer --- the store has confirmed the lock; that says nothing if it is in another
+ * store, or at another master, by now
  *
  * The hold may have been lost before the request ran (lt_lost_is_there).
  */
-static bool
-hold_note_answer(LrIndex hold, uint64 moves)
+static void
+hold_note_answer(LrIndex hold, int64 deadline, uint64 moves)
 {
 	LrHold	   *h = &lt_holds[hold];
 	bool		same = moves == lt_moves(h);
 
 	if (same)
 		lt_note_answer(h, moves);
+	if (same && h->state == HOLD_HELD)
+		(void) lt_raise_locked(hold, deadline);
 	if (h->state == HOLD_LOST)
 		lt_lost_is_there(hold);
-	return same;
 }
 
 bool
@@ -139,7 +152,6 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 {
 	LrHold	   *h = &lt_holds[hold];
 	bool		second = h->scope[scope].count == 0 && part->count > 0;
-	bool		same = false;
 	int			rows;
 
 	/* Only we write the scopes, so we can read them without the lock. */
@@ -153,18 +165,10 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		lt_ask_longer(&h->expiry, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	if (deadline != 0)
-		same = hold_note_answer(hold, moves);
+		hold_note_answer(hold, deadline, moves);
 	if (h->state == HOLD_HELD)
 	{
-		int64		now = lr_now();
-		int64		current = lt_deadline(hold);
-
-		if (current > now && deadline > current && same)
-		{
-			pg_atomic_write_u64(&h->deadline, deadline);
-			current = deadline;
-		}
-		lt_set_due_in_own(hold, current);
+		lt_set_due_in_own(hold);
 		lt_nudge_placeless(lt_key_of(hold));
 	}
 	lt_unlock();
@@ -203,17 +207,10 @@ lt_note_lease(LrIndex hold, int64 lease_ms)
 void
 lt_raise_deadline(LrIndex hold, int64 deadline, uint64 moves)
 {
-	LrHold	   *h = &lt_holds[hold];
-	bool		same;
-
 	lt_lock_hold(hold);
-	same = hold_note_answer(hold, moves);
-	if (h->state == HOLD_HELD && lt_deadline(hold) > lr_now() &&
-		deadline > lt_deadline(hold) && same)
-	{
-		pg_atomic_write_u64(&h->deadline, deadline);
-		lt_set_due_in_own(hold, deadline);
-	}
+	hold_note_answer(hold, deadline, moves);
+	if (lt_holds[hold].state == HOLD_HELD)
+		lt_set_due_in_own(hold);
 	lt_unlock();
 }
 
@@ -225,12 +222,12 @@ lt_set_committing(LrIndex hold, bool committing)
 	lt_lock_hold(hold);
 	h->renewal.committing = committing;
 	if (h->state == HOLD_HELD)
-		lt_set_due_in_own(hold, lt_deadline(hold));
+		lt_set_due_in_own(hold);
 	lt_unlock();
 }
 
 ReleaseStart
-lt_begin_release(LrIndex hold, HoldView *view)
+lt_begin_release(LrIndex hold, bool aside, HoldView *view)
 {
 	LrHold	   *h = &lt_holds[hold];
 	ReleaseStart start = RELEASE_IN_STORE;
@@ -240,7 +237,7 @@ lt_begin_release(LrIndex hold, HoldView *view)
 	hold_copy_view(hold, view);
 	if (h->state == HOLD_LOST)
 		start = RELEASE_LOST;
-	else if (lt_hand_over(hold))
+	else if (!aside && lt_hand_over(hold))
 		start = RELEASE_HANDED_OVER;
 	else
 	{
@@ -361,30 +358,13 @@ lt_orphan(LrIndex hold, int64 sent_at)
  * Meanwhile its hold is LOST, for the reason LOST_WAITING.  So however the wait ends,
  * the session finds that it does not have the lock, without anybody's help.
  *
- *	 HELD --lt_begin_aside--> RELEASING --lt_end_aside--> LOST (LOST_WAITING)
- *								 |
- *								 +--lt_end_aside: it was gone--> LOST
+ *	 HELD --lt_begin_release--> RELEASING --lt_end_aside--> LOST (LOST_WAITING)
+ *								   |
+ *								   +--lt_end_aside: it was gone--> LOST
  *
  * A loss for that reason counts in nlost, but is neither logged nor signalled.
  * ----------
  */
-
-bool
-lt_begin_aside(LrIndex hold)
-{
-	bool		held;
-
-	lt_lock_hold(hold);
-	lt_lose_if_expired(hold);
-	held = lt_holds[hold].state == HOLD_HELD;
-	if (held)
-	{
-		lt_holds[hold].state = HOLD_RELEASING;
-		lt_nudge_placeless(lt_key_of(hold));
-	}
-	lt_unlock();
-	return held;
-}
 
 /*
  * lt_end_aside --- see locktable.h
@@ -475,8 +455,10 @@ sent_note_loss(const LrHold *h, const StoreOp *op)
 /*
  * lt_end_sent --- see locktable.h
  *
- * The answer of a former master does not count, so the watchdog repeats the release.  It
- * also releases what may be left elsewhere.
+ * If the release will not be answered, the watchdog repeats it, and this session has to wait
+ * for that like all others: a request of its own over a new connection may overtake the
+ * release.  The answer of a former master does not count, so the watchdog repeats the release
+ * then, too.  It also releases what may be left elsewhere.
  */
 bool
 lt_end_sent(const StoreOp *op)
@@ -489,7 +471,9 @@ lt_end_sent(const StoreOp *op)
 	if (!lt_lock_owned(hold, op->owner))
 		return false;
 	Assert(h->state == HOLD_ORPHAN && h->as.orphan.sent.pid == MyProcPid);
-	if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
+	if (op->outcome == STORE_UNKNOWN)
+		h->as.orphan.sent.pid = 0;
+	else if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
 	{
 		if (released)
 		{
@@ -507,20 +491,6 @@ lt_end_sent(const StoreOp *op)
 	}
 	lt_unlock();
 	return notified;
-}
-
-/*
- * lt_lose_sent --- see locktable.h
- *
- * A request of this session over a new connection may overtake the release.
- */
-void
-lt_lose_sent(const StoreOp *op)
-{
-	if (!lt_lock_owned(op->hold, op->owner))
-		return;
-	lt_holds[op->hold].as.orphan.sent.pid = 0;
-	lt_unlock();
 }
 
 /*

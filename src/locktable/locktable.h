@@ -440,8 +440,11 @@ typedef enum ReleaseStart
 	RELEASE_LOST				/* the watchdog releases what may be left */
 } ReleaseStart;
 
-/* The session no longer needs a hold; *view is what it was. */
-extern ReleaseStart lt_begin_release(LrIndex hold, HoldView *view);
+/*
+ * The session no longer needs a hold; *view is what it was.  "aside": it will take the lock
+ * again (lt_end_aside), so the lock is not handed over.
+ */
+extern ReleaseStart lt_begin_release(LrIndex hold, bool aside, HoldView *view);
 
 /*
  * Free the hold and leave its lock in the store.  The lock belongs to whoever knows its
@@ -457,18 +460,12 @@ extern void lt_end_release(LrIndex hold, const StoreOp *release);
 
 /*
  * lt_leave_sent: the release of a RELEASING hold was sent, and the session does not wait
- * for the answer.  lt_end_sent: the session has read the answer after all; the
- * watchdog may have repeated the release before.  Returns whether the release notified a
+ * for the answer.  lt_end_sent: the session has read the answer after all, or there will
+ * be none; the watchdog may have repeated the release before.  Returns whether the release notified a
  * client elsewhere.
  */
 extern void lt_leave_sent(LrIndex hold);
 extern bool lt_end_sent(const StoreOp *release);
-
-/*
- * Such a release will not be answered.  The watchdog repeats it, and this session has to
- * wait for that like all others.
- */
-extern void lt_lose_sent(const StoreOp *release);
 
 /*
  * The release of a RELEASING hold was not answered: the watchdog goes on with it.
@@ -478,12 +475,10 @@ extern void lt_orphan(LrIndex hold, int64 sent_at);
 
 /*
  * A session that waits for a condition releases its lock, to take it again later.
- * lt_begin_aside: HELD becomes RELEASING; false: the lock was lost before.  lt_end_aside:
- * the store has answered or has failed; the lock counts as lost (LOST_WAITING) while the
- * session waits.  If the store did not have the lock any more, that is a loss like any
- * other.
+ * lt_end_aside: the store has answered or has failed; the lock counts as lost (LOST_WAITING)
+ * while the session waits.  If the store did not have the lock any more, that is a loss like
+ * any other.
  */
-extern bool lt_begin_aside(LrIndex hold);
 extern void lt_end_aside(LrIndex hold, const StoreOp *create);
 
 /* Check that no hold belongs to the transaction that has ended; with assertions only. */

@@ -662,6 +662,7 @@ extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn);
 extern LrIndex lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now);
 
 /* hold.c; partition lock held. */
+extern bool lt_raise_locked(LrIndex hold, int64 deadline);
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
 extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
 						   int64 *look_again);
@@ -682,7 +683,7 @@ extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int	lt_min_replicas(const LrHold *hold);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
-extern void lt_set_due_in_own(LrIndex hold, int64 deadline);
+extern void lt_set_due_in_own(LrIndex hold);
 extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);
 extern bool lt_is_left_in(const LrHold *h, StoreId store);
 extern bool lt_is_to_be_asked(const LrHold *h);

@@ -167,7 +167,7 @@ monitor_end_notification(const LrName *name)
 
 	if (notification == LR_NONE)
 		return;
-	if (lt_begin_release(notification, &view) == RELEASE_LOST)
+	if (lt_begin_release(notification, false, &view) == RELEASE_LOST)
 	{
 		monitor.notification = LR_NONE;
 		lt_drop_lost(notification);

@@ -153,7 +153,7 @@ release_add(HeldEntry *entry, bool reported, HoldView *view)
 	item->copy = view;
 	item->done = false;
 	held_delete(entry);
-	switch (lt_begin_release(hold, &item->view))
+	switch (lt_begin_release(hold, false, &item->view))
 	{
 		case RELEASE_LOST:
 			if (reported)
@@ -504,14 +504,12 @@ release_may_be_sent(void)
 }
 
 /*
- * release_answered --- the answer to a release that was sent has been read
+ * release_answered --- the answer to a release that was sent has been read, or will not come
  */
 static void
 release_answered(const StoreOp *op)
 {
-	if (op->outcome == STORE_UNKNOWN)
-		lt_lose_sent(op);
-	else if (lt_end_sent(op))
+	if (lt_end_sent(op))
 		notified_elsewhere = true;
 }
 

@@ -265,7 +265,7 @@ wait_begin_giving_back(StoreOp *op)
 	{
 		lt_look(lock, &view);
 		request_require_store(acq.key.kind, view.store);
-		if (!lt_begin_aside(lock))
+		if (lt_begin_release(lock, true, &view) == RELEASE_LOST)
 			wait_report_gone();
 	}
 	acq.gave_back = acq.giving_back = true;

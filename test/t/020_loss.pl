@@ -6,7 +6,7 @@
 # made longer by a request that is late.  (What overlaps a release, or the lock of the next owner, a
 # reply that comes too late and revives nothing, and what is in Redis when it is back after the end
 # of a lease are the simulator's: its mutants sent_any_owner, owner_unlooked, lua_renew_owner,
-# expiry_is_gone, revive, revive_scope, from_reply and extend_from_reply.)
+# expiry_is_gone, revive, from_reply and extend_from_reply.)
 # Proves G5, G6, G7.
 
 use LockRedis::Test;

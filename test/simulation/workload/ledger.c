@@ -152,11 +152,11 @@ __wrap_lt_drop_lost(LrIndex hold)
 }
 
 /* Who gets it next, on this server or elsewhere, reads what was committed under it. */
-extern ReleaseStart __wrap_lt_begin_release(LrIndex hold, HoldView *view);
-extern ReleaseStart __real_lt_begin_release(LrIndex hold, HoldView *view);
+extern ReleaseStart __wrap_lt_begin_release(LrIndex hold, bool aside, HoldView *view);
+extern ReleaseStart __real_lt_begin_release(LrIndex hold, bool aside, HoldView *view);
 
 ReleaseStart
-__wrap_lt_begin_release(LrIndex hold, HoldView *view)
+__wrap_lt_begin_release(LrIndex hold, bool aside, HoldView *view)
 {
 	if (xact_is_early)
 		sim_fail("released early",
@@ -164,7 +164,7 @@ __wrap_lt_begin_release(LrIndex hold, HoldView *view)
 				 lt_keys[lt_holds[hold].key].name);
 	if (lr_kind(lt_holds[hold].kind)->passing)
 		condition_acted(hold);
-	return __real_lt_begin_release(hold, view);
+	return __real_lt_begin_release(hold, aside, view);
 }
 
 /* A release found nothing, whatever the store. */

@@ -133,7 +133,7 @@ make_table(void)
 	other = enqueue(6, "d");
 	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed, &store);
 	act_as(5);
-	if (lt_begin_release(handed, &view) != RELEASE_HANDED_OVER)
+	if (lt_begin_release(handed, false, &view) != RELEASE_HANDED_OVER)
 		sim_fail("self-test", "d is not handed over");
 	both = take(7, "e", true);
 	part = lt_holds[both].scope[SCOPE_SESSION];
