@@ -156,7 +156,7 @@ SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
     (SELECT d.datname FROM pg_catalog.pg_database d
      WHERE d.oid OPERATOR(pg_catalog.=) l.datid) AS datname,
     pg_catalog.pg_get_userbyid(l.usesysid) AS usename,
-    (SELECT a.application_name FROM pg_catalog.pg_stat_get_activity(l.pid) a
+    (SELECT a.application_name FROM pg_catalog.pg_stat_get_activity(NULL) a
      WHERE a.pid OPERATOR(pg_catalog.=) l.pid LIMIT 1) AS application_name,
     CASE WHEN l.waiting_since IS NOT NULL
         THEN lockredis_blocked_by_owner(l.pid) END AS blocked_by_owner

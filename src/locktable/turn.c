@@ -212,6 +212,25 @@ turn_note_create(LrHold *h, const StoreOp *op)
 }
 
 /*
+ * turn_orphan --- leave what a create may have left to the watchdog
+ *
+ * What was granted it releases at once.  Who asks before that would find the key locked,
+ * although nobody has it, so it is waited for.
+ */
+static void
+turn_orphan(LrIndex hold, const StoreOp *create)
+{
+	if (create->outcome != STORE_OK && create->outcome != STORE_UNCONFIRMED)
+	{
+		lt_make_orphan(hold);
+		return;
+	}
+	lt_leave_to_watchdog(hold);
+	if (create->store == current_store())
+		lt_holds[hold].as.orphan.sent.until = lr_now() + SENT_PATIENCE;
+}
+
+/*
  * lt_give_up --- leave the queue without the lock
  *
  * A hold that is left is the watchdog's from here on.  To others it is a holder elsewhere.  Only
@@ -231,7 +250,7 @@ lt_give_up(LrIndex hold, const StoreOp *create, uint64 announced)
 		lt_first_trace(h, asked->claim);
 	turn_give_up();
 	if (create != NULL)
-		lt_make_orphan(hold);
+		turn_orphan(hold, create);
 	else if (h->traces != 0)
 		lt_leave_to_watchdog(hold);
 	else
@@ -250,7 +269,7 @@ lt_orphan_unqueued(const LrName *name, const LockTerms *terms, const StoreOp *op
 	lt_lock(name->hash);
 	hold = lt_make_unqueued(name, terms);
 	turn_note_create(&lt_holds[hold], op);
-	lt_make_orphan(hold);
+	turn_orphan(hold, op);
 	lt_unlock();
 }
 
@@ -328,12 +347,6 @@ lt_ask_as(LrIndex hold, StoreId store, uint64 owner, int64 until, bool *anew,
 	return owner;
 }
 
-/*
- * lt_leave_orphan --- see locktable.h
- *
- * What was granted the watchdog releases at once.  Who asks before that would find the key
- * locked, although nobody has it, so it is waited for.
- */
 bool
 lt_leave_orphan(const StoreOp *op)
 {
@@ -345,9 +358,7 @@ lt_leave_orphan(const StoreOp *op)
 	if (left != LR_NONE)
 	{
 		turn_note_create(&lt_holds[left], op);
-		lt_make_orphan(left);
-		if (op->outcome == STORE_OK)
-			lt_holds[left].as.orphan.sent.until = lr_now() + SENT_PATIENCE;
+		turn_orphan(left, op);
 		w->asked.claim.owner = 0;
 		if (w->state != WAIT_HANDED)
 			w->woken_at = 0;	/* that was our own doing */

@@ -171,17 +171,38 @@ process_of_pid(int pid)
 	return proc == NULL ? LR_NONE : LrProcNumberOf(proc);
 }
 
+static bool
+is_news(const Search *search, const PGPROC *proc)
+{
+	return proc->waitLock != NULL && !search->covered[LrProcNumberOf(proc)];
+}
+
 /*
- * must_look --- does the process, or perhaps a parallel worker of it, wait for something that
- * has not been looked at?
+ * has_news --- does the process, or a parallel worker of it, wait for something that has not
+ * been looked at?
  */
 static bool
-must_look(const Search *search, LrIndex process)
+has_news(const Search *search, LrIndex process)
 {
-	const PGPROC *proc = GetPGProcByNumber(process);
+	PGPROC	   *proc = GetPGProcByNumber(process);
+	PGPROC	   *leader = proc->lockGroupLeader;
+	bool		news = is_news(search, proc);
+	LWLock	   *lock;
+	dlist_iter	at;
 
-	return proc->lockGroupLeader != NULL ||
-		(proc->waitLock != NULL && !search->covered[process]);
+	if (news || leader == NULL)
+		return news;
+	lock = LockHashPartitionLockByProc(leader);
+	LWLockAcquire(lock, LW_SHARED);
+	if (proc->lockGroupLeader == leader)
+	{
+		dlist_foreach(at, &leader->lockGroupMembers)
+		{
+			news |= is_news(search, dlist_container(PGPROC, lockGroupLink, at.cur));
+		}
+	}
+	LWLockRelease(lock);
+	return news;
 }
 
 static void
@@ -301,7 +322,7 @@ lock_waits_follow(Search *search, LrIndex process)
 {
 	BlockedProcsData *data;
 
-	if (!must_look(search, process))
+	if (!has_news(search, process))
 		return;
 	search->looks++;
 	data = GetBlockerStatusData(GetPGProcByNumber(process)->pid);

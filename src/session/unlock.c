@@ -26,7 +26,8 @@
  * unlock_ask_who_took --- a release found its owner gone: ask who has the key instead
  *
  * This is only for the warning: without an answer, that says "deleted".  It is not
- * interruptible, as an interrupt would raise before the loss is reported.
+ * interruptible, as an interrupt would raise before the loss is reported, so it is not waited
+ * for long.
  */
 static void
 unlock_ask_who_took(const LrName *name, HoldView *view)
@@ -35,7 +36,7 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 	StoreOp		seen;
 
 	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
-	ask_run_until(&seen, 1, lr_now() + lr_call_budget(), STORE_POLL);
+	ask_run_until(&seen, 1, lr_now() + release_patience(1), STORE_POLL);
 	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE)
 		return;
 	view->lost.reason = LOST_TAKEN;

@@ -572,7 +572,7 @@ void
 token_make(const char *bytes, int len, LockToken *out)
 {
 	bool		hashed = lr_store_can(lr_first_store(), STORE_HAS_DIGESTS);
-	uint8		digest[SHA256_DIGEST_LENGTH];
+	uint8		digest[SHA256_DIGEST_LENGTH] = {0};
 	char	   *hex;
 
 	if ((hashed ? SHA256 : SHA1) ((const uint8 *) bytes, len, digest) == NULL)

@@ -19,7 +19,6 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "datatype/timestamp.h"
-#include "lib/qunique.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
@@ -363,41 +362,61 @@ compare_names(const void *a, const void *b)
 }
 
 /*
+ * distinct_names --- sort names, free those that are there twice, and return how many are left
+ */
+static int
+distinct_names(LrName **names, int n)
+{
+	int			left = 0;
+
+	qsort(names, n, sizeof(LrName *), compare_names);
+	for (int i = 0; i < n; i++)
+		if (left > 0 && compare_names(&names[left - 1], &names[i]) == 0)
+			pfree(names[i]);
+		else
+			names[left++] = names[i];
+	if (left > MULTI_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
+	return left;
+}
+
+/*
  * arg_keys --- see arguments.h
  *
- * The order of the bytes is the same in all databases, since names are in UTF-8.
+ * The order of the bytes is the same in all databases, since names are in UTF-8.  An array
+ * may have millions of elements, so no more than twice the most keys are kept at a time.
  */
 const LrName *const *
 arg_keys(FunctionCallInfo fcinfo, int *n)
 {
-	LrName	  **names;
+	LrName	  **names = palloc(sizeof(LrName *) * 2 * MULTI_MAX);
 	Datum	   *elements;
 	bool	   *nulls;
+	int			nelements;
 
 	lr_require_preload();
 	arg_require(fcinfo, 0, "lock keys");
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
-					  &elements, &nulls, n);
-	names = palloc(sizeof(LrName *) * *n);
-	for (int i = 0; i < *n; i++)
+					  &elements, &nulls, &nelements);
+	*n = 0;
+	for (int i = 0; i < nelements; i++)
 	{
 		if (nulls[i])
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 					 errmsg("lock key must not be null")));
-		names[i] = palloc(sizeof(LrName));
-		lr_name_from_text(DatumGetTextPP(elements[i]), names[i]);
+		if (*n == 2 * MULTI_MAX)
+			*n = distinct_names(names, *n);
+		names[*n] = palloc(sizeof(LrName));
+		lr_name_from_text(DatumGetTextPP(elements[i]), names[(*n)++]);
 	}
-	qsort(names, *n, sizeof(LrName *), compare_names);
-	*n = qunique(names, *n, sizeof(LrName *), compare_names);
+	*n = distinct_names(names, *n);
 	if (*n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("there must be at least one lock key")));
-	if (*n > MULTI_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
 	return (const LrName *const *) names;
 }
 

@@ -52,7 +52,7 @@
 #define INTERVAL_MAX		(5 * LR_US_PER_S)
 #define INTERVAL_DOUBLED	3
 
-/* Seconds without an answer after which the process ends, and we ask again. */
+/* Seconds without an answer after which we ask again. */
 #define ANSWER_LIMIT		60
 
 /* A killed process ends at once, but nothing notifies us. */
@@ -68,6 +68,7 @@ typedef struct Resolver
 {
 	pid_t		pid;			/* of the process; 0 = there is none */
 	pgsocket	pipe;			/* for its answer; PGINVALID_SOCKET = none */
+	int64		give_up_at;
 	uint32		question;		/* number of the request */
 	AddressWish wish;			/* the request */
 } Resolver;
@@ -138,8 +139,8 @@ leave_server(pid_t watchdog, int pipe_end)
 {
 	take_signals();
 
-	/* Nobody else ends this process if it does not get an answer, or the watchdog is killed. */
-	(void) alarm(ANSWER_LIMIT);
+	/* If the watchdog is killed, nobody ends this process or needs its answer. */
+	(void) alarm(2 * ANSWER_LIMIT);
 #ifdef PR_SET_PDEATHSIG
 	(void) prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != watchdog)
@@ -275,6 +276,7 @@ start_asking(const AddressWish *wish)
 		conclude_failure(not_started, error);
 		return;
 	}
+	resolver.give_up_at = lr_now() + ANSWER_LIMIT * LR_US_PER_S;
 }
 
 /* ----------
@@ -291,15 +293,16 @@ read_answer(void)
 	NodeAddresses found;
 	ssize_t		n = read(resolver.pipe, &found, sizeof(found));
 
-	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) &&
+		lr_now() < resolver.give_up_at)
 		return;
 	if (n == sizeof(found))
 		conclude_asking(&found);
 	else
-		conclude_failure("the process for that ended without an answer", 0);
+		conclude_failure("there was no answer", 0);
 	close_pipe();
 
-	/* The process is about to end. */
+	/* The process is about to end, or must end now: it may be stopped. */
 	(void) kill(resolver.pid, SIGKILL);
 }
 
@@ -389,8 +392,11 @@ resolver_interests(StoreInterests *in)
 
 	/* Sockets are numbered upwards, so a pipe is numbered downwards. */
 	if (resolver.pipe != PGINVALID_SOCKET)
+	{
+		store_wait_until(in, resolver.give_up_at);
 		store_wait_for(in, resolver.pipe, WL_SOCKET_READABLE,
 					   PG_UINT32_MAX - resolver.question);
+	}
 	else
 		store_wait_until(in, resolver.pid != 0 ? lr_now() + REAP_INTERVAL :
 						 next_wish(&wish));

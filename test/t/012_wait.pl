@@ -385,6 +385,24 @@ sub give_back ($session, $key)
 	$_->quit foreach $one, $two;
 }
 
+# A message that comes meanwhile is no answer to a PING.
+{
+	my $one = $far->session;
+	my $ping = $proxy->rule(match => "\r\nPING\r\n", action => 'hold', times => 0);
+
+	$redis->foreign_lock('pinged');
+	$one->start("SELECT redis_lock('pinged')");
+	$proxy->wait_for_rule($ping);
+	$far->log_since_here;
+	$redis->tell_waiters('pinged');
+	$far->wait_until_logged(qr/no release messages/);
+	is($proxy->acted($ping), 1, 'a PING that is not answered in time: not sent again');
+	$proxy->let_go;
+	$redis->foreign_unlock('pinged');
+	is($one->wait(20)->error, undef, 'who waits gets the lock');
+	$one->quit;
+}
+
 #
 # A release between the first try and the subscription: the proxy keeps back the SUBSCRIBE, the key
 # is given back, nobody is notified.  (That the try which follows the confirmation finds it free is the

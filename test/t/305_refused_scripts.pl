@@ -2,9 +2,9 @@
 
 # A Redis that refuses to write, as a master does that was made a replica: whatever the
 # kind of lock, to be refused is an error and no answer.  It is not taken for somebody
-# else's name, so nothing is lost, and what was to be given back is so afterwards.  Of two messages
-# one may be refused: force takes a lock away from whoever may not be told.  And each lock of
-# several that is found lost by its release is told.
+# else's name, so nothing is lost, and what was to be given back is so afterwards.  Messages may
+# be refused: force takes a lock away from whoever may not be told.  And each lock of several that
+# is found lost by its release is told.
 # Proves G1, G3, G5, G20.
 
 use LockRedis::Test;

@@ -143,5 +143,22 @@ foreach my $what ('most', 'dead')
 	$a->start if $what eq 'dead';
 }
 
+# Two connect, and do not answer any more: they are down, though each connection is a good one.
+{
+	begin();
+	my @silent = map { LockRedis::Proxy->new($_) } @sentinels[ 0, 1 ];
+	$node->set('lockredis.url' => LockRedis::FalseSentinel::url_of(@silent, $sentinels[2]));
+	poll_until('all to be up',
+		sub { $node->value(q{SELECT string_agg(state, ' ') FROM redis_lock_status WHERE role = 'sentinel'}) eq 'up up up' });
+	$_->rule(match => "\r\nSENTINEL\r\n", action => 'hold', times => 0) foreach @silent;
+	poll_until(
+		'both to be down',
+		sub {
+			$node->value("SELECT count(*) FROM redis_lock_status WHERE role = 'sentinel'"
+				  . " AND state = 'down' AND last_error LIKE '%did not answer in time%'") == 2;
+		});
+	pass('Sentinels that do not answer are down');
+}
+
 $_->stop foreach @sentinels;
 done_testing();

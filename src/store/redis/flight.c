@@ -252,7 +252,7 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 
 	return redis_op_group(op) > 1 && op->args.together == 0 &&
 		b->passes < PASSES_MAX && !b->refuses && !redis_words_concern_all(words) &&
-		(cmd->nops > 1 || (b->patient && !b->runs_scripts));
+		(cmd->nops > 1 || (b->asked && !b->runs_scripts));
 }
 
 /*
@@ -455,7 +455,7 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 		{
 			ops[i].answer.own_fault = (cmd->nops == 1 || ops->args.together > 0) &&
 				!redis_words_concern_all(words) &&
-				(b->runs_scripts || !b->patient);
+				(b->runs_scripts || !b->asked);
 			batch_settle(&b->batch, &ops[i], outcome);
 		}
 	}

@@ -500,7 +500,7 @@ listener_take(RedisPoller *p)
 	p->answer_until = 0;
 	if (!listener_take_push(l))
 		redis_poller_no_sense(p);
-	else if (l->first != NULL)
+	else if (l->first != NULL || p->pinged)
 		redis_poller_expect(p);
 }
 

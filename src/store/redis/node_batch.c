@@ -233,6 +233,7 @@ pass_encode_next(NodeBatch *b)
 			op[i].sent.not_after = NOT_AFTER_UNKNOWN;
 		confirm_want(b, &op[i]);
 	}
+	b->asked = b->asked || op->kind == STORE_PROBE;
 	flight_push(b, COMMAND_OPS, b->next, n, starts_at, now);
 	b->next += n;
 }
@@ -837,7 +838,7 @@ nbatch_begin(NodeBatch *b, int64 now)
 	b->next = 0;
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
-	b->runs_scripts = b->refuses = false;
+	b->runs_scripts = b->asked = b->refuses = false;
 	b->wanted = b->ndone = b->handed_on = 0;
 	if (!b->batch.active)
 		return;

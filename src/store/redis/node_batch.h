@@ -129,7 +129,8 @@ typedef struct NodeBatch
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has run one in this batch */
-	bool		refuses;		/* it has refused one without a key */
+	bool		asked;			/* it was sent one without a key */
+	bool		refuses;		/* and has refused that */
 } NodeBatch;
 
 /*

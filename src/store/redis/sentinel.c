@@ -97,7 +97,8 @@ sentinel_lost(RedisPoller *p, bool was_ready)
 	int64		now = lr_now();
 
 	s->nawaited = 0;
-	if (!was_ready || s->state != NODE_UP || now - s->cut_off_at < CUT_OFF_MIN)
+	if (!was_ready || s->state != NODE_UP || s->answer.asked_at <= s->cut_off_at ||
+		now - s->cut_off_at < CUT_OFF_MIN)
 	{
 		sentinel_is_down(s);
 		return;
