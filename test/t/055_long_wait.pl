@@ -274,14 +274,18 @@ sub crowd ($count, $sql, $options)
 # A hot row: one session updates it, a crowd waits, and behind it who has the
 # key, for which a second crowd waits.  A look at the queue of the tuple, one at
 # the transaction that updates, and no more, whoever of the second crowd it is.
+# All have had parallel workers.
 #
 my %seen;
+my $parallel = $viewer->value(
+	"SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
 foreach my $n (15, $waiters)
 {
 	my ($updater, $holder) = map { $node->session } 1 .. 2;
 
 	$updater->query('BEGIN; UPDATE t SET n = 0 WHERE id = 1');
-	my $rows = crowd($n, 'UPDATE t SET n = 0 WHERE id = 1;', '');
+	my $rows = crowd($n, "SET $parallel = on;\nSELECT count(*) FROM pg_class;\n"
+		  . "SET $parallel = off;\nUPDATE t SET n = 0 WHERE id = 1;", '');
 	poll_until(
 		"$n waiters for the row",
 		sub {
