@@ -303,7 +303,8 @@ of_redis 'no requests that could be looked at' => sub {
 	of_redis 'no commands' => sub {
 		$scripts = $redis->script_calls - $scripts;
 		note "$renewed renewals of $locks locks with $scripts commands";
-		cmp_ok($renewed / $scripts, '>=', 100, 'a hundred with one command');
+		# Each batch has one besides, which shows whether Redis refuses one lock or all.
+		cmp_ok($renewed / $scripts, '>=', 90, 'some hundred with one command');
 	};
 	$many->query_is(
 		qq{SELECT count(*) FROM generate_series(1, $locks) i
