@@ -4,10 +4,10 @@
  *	  The lock table: slots of sessions, how partitions are locked, and sessions woken and
  *	  signalled; losses for the server log.
  *
- * A process that changes a key under its partition lock notes which
- * sessions can go on, and wakes them after it has released the lock.  A session that
- * has lost a lock may have to be signalled (lockredis.on_lost); a lock for each few
- * sessions guards that, so that none is signalled once its commit has begun.
+ * A process that changes a key under its partition lock notes which sessions can go on,
+ * and wakes them after it has released the lock.  A session that has lost a lock may
+ * have to be signalled (lockredis.on_lost); a lock for each few sessions guards that, so
+ * that none is signalled once its commit has begun.
  *
  * Copyright (c) 2026, lockredis contributors
  *

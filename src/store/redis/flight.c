@@ -241,8 +241,9 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
  *
  * Redis checks the rights to all keys before it runs a script, so one key that is not
  * allowed keeps the others from being served.  A node that refuses all need not be asked
- * for each.  The watchdog does this even for a single lock, until it knows whether the node
- * refuses this one or all.  Locks that are taken together are never separated.
+ * for each.  A batch that asks whether the node runs scripts does this even for a single
+ * lock, until it knows whether the node refuses this one or all.  Locks that are taken
+ * together are never separated.
  */
 static bool
 refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
