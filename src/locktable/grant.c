@@ -224,7 +224,6 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	LrHold	   *h = &lt_holds[hold];
 	LrKey	   *key = &lt_keys[h->key];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
-	bool		placed = lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED;
 	bool		ownerless = lr_kind(h->kind)->ownerless;
 	int64		now = lr_now();
 	int64		deadline = lr_lease_deadline(op->sent.at, terms->lease_ms);
@@ -243,11 +242,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	if (queued && lt_leave_queue(LrMyProcNumber))
 		lt_nudge_beside(&key->queue, ownerless ? 0 : lr_kind(h->kind)->excludes);
 	if (!lr_kind(h->kind)->passing)
-	{
 		key->handoffs = 0;
-		if (queued)
-			lt_judge_pause(key, !placed);
-	}
 	if (ownerless)
 	{
 		key->here_from = 0;

@@ -205,14 +205,15 @@ typedef enum TurnResult
 
 /*
  * Is it our turn?  retry_at: when a session in front that found the key busy may look
- * again without being woken.  On TURN_TRY the session may ask *store and no other;
- * *subscribed says whether a message will notify this server of each release from now
- * on.  On TURN_HANDED the session holds the lock, by another hold: *hold is that one.
+ * again without being woken.  On TURN_TRY the session may ask *store and no other.
+ * On TURN_HANDED the session holds the lock, by another hold: *hold is that one.
  */
-extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again,
-						  bool *subscribed, StoreId *store);
+extern TurnResult lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, StoreId *store);
 
-/* Have the watchdog subscribe to the key, or to our place; true if it has already. */
+/*
+ * Have the watchdog subscribe to the key, or to our place; true if it has already.  A session
+ * that asked before the confirmation is woken by that.
+ */
 extern bool lt_want_subscription(LrIndex hold);
 
 /*
@@ -264,9 +265,9 @@ extern void lt_wait_again(LrIndex *hold);
 
 /*
  * A session in front has asked the store, and somebody else has the key: "owner", which
- * is empty if the store did not name one.  waits: the session goes on waiting.
+ * is empty if the store did not name one; the session goes on waiting.
  */
-extern void lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner);
+extern void lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner);
 
 /*
  * The store has failed for this session.  Fail all sessions that queue for the key now;

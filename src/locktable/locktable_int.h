@@ -91,13 +91,6 @@ typedef struct LrPlaces
 	int			nlined;			/* are in line */
 } LrPlaces;
 
-/* For so long the head of a queue lets others go first, in lr_now() time. */
-typedef struct LrPause
-{
-	int64		until;			/* 0 = none since a session asked the store after it */
-	int64		not_before;		/* no other pause before */
-} LrPause;
-
 /* There are as many keys and holds as there may be locks. */
 typedef struct LrKey
 {
@@ -115,7 +108,8 @@ typedef struct LrKey
 								 * once the store gave the lock to any session since */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
-	LrPause		pause;
+	int64		pause_until;	/* until then, in lr_now() time, the head of the queue
+								 * lets others go first */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
@@ -631,7 +625,6 @@ extern void lt_nudge_after(LrKey *key, KindId kind);
 extern void lt_nudge_beside(const LrQueue *queue, KindSet excluded);
 
 extern void lt_begin_pause(LrIndex hold, const StoreOp *release);
-extern void lt_judge_pause(LrKey *key, bool got_it);
 
 /* Do those who wait for that kind stand in an order that the store keeps? */
 extern bool lt_is_placed_by(KindId kind, StoreId store);

@@ -286,16 +286,11 @@ lt_fall_asleep(LrWait *w, int64 now)
 #define PAUSE_ROUND_TRIPS	2
 #define PAUSE_MAX			(500 * LR_US_PER_MS)
 
-/* After a pause in which nobody came, there is none for so many times its length. */
-#define VAIN_REST			20
-
 /*
  * lt_begin_pause --- let a client elsewhere go first, if the release notified one
  *
- * One of those that were notified may be this server's watchdog.  A client may just not
- * have ended its subscription yet.  So if nobody came in the last pause, there is none for a
- * time, and pauses cost little.  We go by the usual round trip, since the last one may
- * include a time for which the watchdog was stopped.
+ * One of those that were notified may be this server's watchdog.  We go by the usual round
+ * trip, since the last one may include a time for which the watchdog was stopped.
  */
 void
 lt_begin_pause(LrIndex hold, const StoreOp *release)
@@ -304,34 +299,11 @@ lt_begin_pause(LrIndex hold, const StoreOp *release)
 	LrTopic		topic = lr_kind(lt_holds[hold].kind)->topic;
 	int			receivers = release->outcome == STORE_OK ? release->answer.count : 0;
 	int64		pause = PAUSE_ROUND_TRIPS * lr_usual_round_trip(release->store);
-	int64		now;
 
 	key->notified_elsewhere =
 		receivers > (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0);
-	if (!key->notified_elsewhere)
-		return;
-	now = lr_now();
-	if (now < key->pause.not_before)
-		return;
-	pause = Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
-	key->pause.until = now + pause;
-	key->pause.not_before = key->pause.until + pause * VAIN_REST;
-}
-
-/*
- * lt_judge_pause --- a session has asked the store: did it get the lock after a pause?
- *
- * If not, another client came, and may come again, so the next pause is not skipped.
- * That may also be a session of this server that waits in the order of the store.
- */
-void
-lt_judge_pause(LrKey *key, bool got_it)
-{
-	if (key->pause.until == 0 || lr_now() < key->pause.until)
-		return;
-	if (!got_it)
-		key->pause.not_before = 0;
-	key->pause.until = 0;
+	if (key->notified_elsewhere)
+		key->pause_until = lr_now() + Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
 }
 
 /* ----------

@@ -440,10 +440,10 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_agai
 		*look_again = now + GIVEN_BACK_POLL;
 		return TURN_WAIT;
 	}
-	if (now < key->pause.until && turn_heeds_pause(key, w->terms.kind))
+	if (now < key->pause_until && turn_heeds_pause(key, w->terms.kind))
 	{
-		w->woken_at = key->pause.until; /* we act on it then */
-		*look_again = key->pause.until;
+		w->woken_at = key->pause_until; /* we act on it then */
+		*look_again = key->pause_until;
 		return TURN_WAIT;
 	}
 	if (w->woken_at != 0 || now >= retry_at)
@@ -499,8 +499,7 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
  * holder is gone.
  */
 TurnResult
-lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
-		StoreId *store)
+lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, StoreId *store)
 {
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
 	int64		now = lr_now();
@@ -554,8 +553,6 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
-	*subscribed = lr_watchdog_running() && w->state != WAIT_PLACED &&
-		key->subscription[lr_kind(w->terms.kind)->topic] == SUB_CONFIRMED;
 
 	/* Those behind it in line wait until it looks again, or has ended its request. */
 	if (w->place.line_at != LR_NEVER && w->place.line_at != 0)
@@ -568,32 +565,22 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, bool *subscribed,
 
 /*
  * lt_found_busy --- see locktable.h
- *
- * The row of a call that does not wait is shown only for a moment, so it notes no
- * owner.  It takes the lock here only after a pause or in line, which is rare.
  */
 void
-lt_found_busy(LrIndex hold, const StoreOp *create, bool waits, const char *owner)
+lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner)
 {
 	LrKey	   *key = &lt_keys[lt_holds[hold].key];
 	LrWait	   *w = lt_wait_of(LrMyProcNumber);
-	bool		scarce = waits && lr_kind(lt_holds[hold].kind)->one_asks;
 
-	if (!waits && key->pause.until == 0 && w->place.line_at == 0)
-		return;
 	lt_lock(lt_key_of(hold)->hash);
 	if (create->answer.clear && create->args.wait_ms != 0)
 		lt_note_clear(hold, create);
-	if (waits)
-	{
-		strlcpy(w->blocker, owner, LR_OWNER_MAX);
-		if (w->place.standing == STANDING_NEW)
-			w->place.standing = STANDING_ANSWERED;
-	}
-	lt_judge_pause(key, false);
+	strlcpy(w->blocker, owner, LR_OWNER_MAX);
+	if (w->place.standing == STANDING_NEW)
+		w->place.standing = STANDING_ANSWERED;
 	if (w->place.standing != STANDING_PLACELESS)
 		lt_leave_line(LrMyProcNumber);
-	if (scarce && !key->queue.scarce && w->state == WAIT_QUEUED)
+	if (lr_kind(lt_holds[hold].kind)->one_asks && !key->queue.scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(&key->queue);
 	lt_unlock();
 }

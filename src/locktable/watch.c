@@ -231,33 +231,36 @@ lt_watchdog_sleeps_until(int64 until, uint32 stores)
  */
 
 /*
- * subscription_of --- the state of the subscription for the session's wait; partition
- * lock held
+ * subscription_of --- the subscription for a session's wait
  *
  * The place of a session is the one under the owner of its last request; NULL: it has
  * none any more, or was handed the lock while it asked, and looks before it sleeps.
+ * Without the partition lock the result is a guess.
  */
 static SubscriptionState *
-subscription_of(LrIndex session)
+subscription_of(LrWait *w, LrTopic *topic, uint64 *owner)
 {
-	LrWait	   *w = lt_wait_of(session);
+	const LockKind *kind = lr_kind(w->terms.kind);
+	bool		queued = w->state == WAIT_QUEUED;
 
-	if (w->state == WAIT_HANDED)
-		return NULL;
-	if (w->state != WAIT_PLACED)
-		return &lt_keys[w->key].subscription[lr_kind(w->terms.kind)->topic];
-	return w->asked.claim.owner != 0 ? &w->place.subscription : NULL;
+	*topic = queued ? kind->topic : kind->turn_topic;
+	*owner = queued ? 0 : w->asked.claim.owner;
+	if (queued)
+		return &lt_keys[w->key].subscription[*topic];
+	return w->state == WAIT_PLACED && *owner != 0 ? &w->place.subscription : NULL;
 }
 
 bool
 lt_want_subscription(LrIndex hold)
 {
 	SubscriptionState *subscription;
+	LrTopic		topic;
+	uint64		owner;
 	bool		confirmed;
 	bool		wanted;
 
 	lt_lock(lt_key_of(hold)->hash);
-	subscription = subscription_of(LrMyProcNumber);
+	subscription = subscription_of(lt_wait_of(LrMyProcNumber), &topic, &owner);
 	confirmed = subscription != NULL && *subscription == SUB_CONFIRMED;
 	wanted = subscription != NULL && !confirmed;
 	if (wanted)
@@ -283,23 +286,6 @@ lt_take_subscription_work(void)
 }
 
 /*
- * subscription_find --- the subscription for the wait of a session, if it wants or has one
- *
- * Without the partition lock the result is a guess.
- */
-static SubscriptionState
-subscription_find(const LrWait *w, LrTopic *topic, uint64 *owner)
-{
-	*owner = 0;
-	*topic = lr_kind(w->terms.kind)->topic;
-	if (w->state == WAIT_QUEUED)
-		return lt_keys[w->key].subscription[*topic];
-	*topic = lr_kind(w->terms.kind)->turn_topic;
-	*owner = w->asked.claim.owner;
-	return *owner != 0 ? w->place.subscription : SUB_NONE;
-}
-
-/*
  * lt_wanted_subscriptions --- call back for each subscription that a session wants
  *
  * Of thousands of waiting sessions nearly all have their subscription, and are skipped
@@ -313,16 +299,19 @@ lt_wanted_subscriptions(SubscriptionCallback callback)
 	{
 		LrWait	   *w = lt_wait_of(i);
 		uint32		hash = lt_keys[w->key].hash;
+		SubscriptionState *subscription;
 		TopicKey	key;
 		LrTopic		topic;
 		uint64		owner;
 
-		if (!lt_is_waiting(w) || subscription_find(w, &topic, &owner) != SUB_WANTED)
+		subscription = subscription_of(w, &topic, &owner);
+		if (subscription == NULL || *subscription != SUB_WANTED)
 			continue;
 
 		key.len = 0;
 		lt_lock_shared(hash);
-		if (lt_waits_for(w, hash) && subscription_find(w, &topic, &owner) == SUB_WANTED)
+		subscription = lt_waits_for(w, hash) ? subscription_of(w, &topic, &owner) : NULL;
+		if (subscription != NULL && *subscription == SUB_WANTED)
 			lr_topic_key(&key, topic, owner, lt_keys[w->key].name, lt_keys[w->key].name_len);
 		lt_unlock();
 		if (key.len > 0)

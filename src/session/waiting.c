@@ -493,7 +493,7 @@ wait_poll_token(int64 now, int64 ttl)
  * asked, otherwise by the confirmation of the subscription.
  */
 static void
-wait_plan_retry(bool subscribed)
+wait_plan_retry(void)
 {
 	int64		now = lr_now();
 	int64		ttl = acq.op.answer.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
@@ -502,7 +502,7 @@ wait_plan_retry(bool subscribed)
 	if (acq.op.answer.value == STORE_VALUE_TOKEN)
 	{
 		/* A token lock that lockredis releases sends a message, too. */
-		if (lr_store_can(acq.op.store, STORE_HAS_PUSH) && !subscribed)
+		if (lr_store_can(acq.op.store, STORE_HAS_PUSH))
 			(void) lt_want_subscription(acq.hold);
 		acq.retry_at = wait_poll_token(now, ttl);
 		return;
@@ -511,7 +511,7 @@ wait_plan_retry(bool subscribed)
 		 /* it is woken here */ ;
 	else if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
-	else if (!subscribed && !lt_want_subscription(acq.hold))
+	else if (!lt_want_subscription(acq.hold))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* The channel cannot be subscribed to on the node that has, or will have, the key. */
@@ -548,7 +548,7 @@ wait_note_busy(void)
 {
 	acq.blocker.pid = 0;
 	strlcpy(acq.blocker.owner, wait_owner_found(), LR_OWNER_MAX);
-	lt_found_busy(acq.hold, &acq.op, acq.request->wait_us != 0, acq.blocker.owner);
+	lt_found_busy(acq.hold, &acq.op, acq.blocker.owner);
 }
 
 /*
@@ -851,7 +851,7 @@ wait_take_handed(LrIndex *hold, int64 limit)
  * wait_ask_as_head --- ask the store in our turn; true: the lock is ours
  */
 static bool
-wait_ask_as_head(bool subscribed, LrIndex *hold)
+wait_ask_as_head(LrIndex *hold)
 {
 	wait_forget_failures();
 	wait_ask_store();
@@ -863,9 +863,11 @@ wait_ask_as_head(bool subscribed, LrIndex *hold)
 		case STORE_OK:
 			return wait_take_granted(hold);
 		case STORE_BUSY:
-			wait_note_busy();
 			if (acq.request->wait_us != 0)
-				wait_plan_retry(subscribed);
+			{
+				wait_note_busy();
+				wait_plan_retry();
+			}
 			return false;
 		case STORE_UNCONFIRMED:
 			/* The key would be locked repeatedly while replicas are missing. */
@@ -945,7 +947,6 @@ wait_until_had(LrIndex *hold)
 	for (;;)
 	{
 		int64		look_again;
-		bool		subscribed;
 		TurnResult	turn;
 
 		wait_require_place();
@@ -956,7 +957,7 @@ wait_until_had(LrIndex *hold)
 			acq.retry_at = Min(acq.retry_at, acq.asked_at + POLL_UNTOLD);
 		if (acq.news != topology_news())
 			acq.retry_at = 0;
-		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &subscribed, &acq.turn);
+		turn = lt_turn(&acq.hold, acq.retry_at, &look_again, &acq.turn);
 
 		if (turn == TURN_HANDED)
 		{
@@ -997,7 +998,7 @@ wait_until_had(LrIndex *hold)
 			/* An interrupt may end the request. */
 			if (acq.slept && acq.asked_at == 0)
 				wait_note_blocker();
-			if (wait_ask_as_head(subscribed, hold))
+			if (wait_ask_as_head(hold))
 				return true;
 			acq.asked_at = lr_now();
 			asked = !acq.again;

@@ -110,7 +110,6 @@ make_table(void)
 	HoldView	view;
 	LrIndex		other;
 	int64		look_again;
-	bool		subscribed;
 	StoreId		store;
 
 	act_as(WATCHDOG);
@@ -131,7 +130,7 @@ make_table(void)
 	lt_give_up(orphan, &op, 0);
 	handed = take(5, "d", true);
 	other = enqueue(6, "d");
-	(void) lt_turn(&other, LR_NEVER, &look_again, &subscribed, &store);
+	(void) lt_turn(&other, LR_NEVER, &look_again, &store);
 	act_as(5);
 	if (lt_begin_release(handed, false, &view) != RELEASE_HANDED_OVER)
 		sim_fail("self-test", "d is not handed over");

@@ -122,7 +122,7 @@ is_kept_by_session(const LrWait *w)
 static bool
 is_kept(const LrWait *w)
 {
-	return is_any(w, false) || lt_keys[w->key].pause.until > server_clock();
+	return is_any(w, false) || lt_keys[w->key].pause_until > server_clock();
 }
 
 /*
