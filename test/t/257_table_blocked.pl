@@ -112,7 +112,7 @@ poll_until('the watchdog to give it back', sub { !$table->all_keys });
 $three->query("SELECT redis_lock('swept', '9s')");
 $admin->query("BEGIN; SELECT FROM redis_lock_rows WHERE key = 'swept' FOR KEY SHARE");
 $node->wait_for_loss('swept');
-$two->query("INSERT INTO redis_lock_rows (key, owner, lease, expires_at) VALUES ('x', 'x', '1 h', 'infinity')");
+$two->query("INSERT INTO redis_lock_rows (key, owner, lease, expires_at) VALUES ('x', 'x', '0', 'infinity')");
 poll_until('a sweep', sub { join(' ', $table->all_keys) eq 'swept' });
 $two->query_is("SELECT redis_is_locked('swept')", 'f', 'nobody has it once its lease is over');
 $three->query_warns("SELECT redis_unlock('swept')", 'f', '01000', qr/Its lease expired/, 'it is told');

@@ -15,10 +15,8 @@
  */
 #include "lockredis.h"
 
-#include "access/detoast.h"
 #include "access/tableam.h"
 #include "common/hashfn.h"
-#include "common/sha2.h"
 #include "kinds/kind.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -30,9 +28,6 @@
 #include "names.h"
 #include "store/op.h"
 #include "store/table/table_int.h"
-
-/* Digits of the largest owner number. */
-#define OWNER_DIGITS		20
 
 static pg_uuid_t instance;
 
@@ -115,113 +110,29 @@ entry_may_look(LockTables *tables, TableId in)
  */
 
 /*
- * take_text --- copy a text value into "out"; false: it does not fit
- */
-static bool
-take_text(Datum value, char *out, Size size)
-{
-	text	   *t;
-
-	if (toast_raw_datum_size(value) - VARHDRSZ >= size)
-		return false;
-	t = DatumGetTextPP(value);
-	memcpy(out, VARDATA_ANY(t), VARSIZE_ANY_EXHDR(t));
-	out[VARSIZE_ANY_EXHDR(t)] = '\0';
-	return true;
-}
-
-/*
- * is_owner_of_session --- is the text the uuid of an instance, ":", a number and the suffix?
- */
-static bool
-is_owner_of_session(const char *text, const char *suffix)
-{
-	Size		ndigits;
-
-	if (strspn(text, "0123456789abcdef-") != LR_UUID_LEN || text[LR_UUID_LEN] != ':')
-		return false;
-	text += LR_UUID_LEN + 1;
-	ndigits = strspn(text, "0123456789");
-	return ndigits >= 1 && ndigits <= OWNER_DIGITS && strcmp(text + ndigits, suffix) == 0;
-}
-
-/*
- * is_owner_by_digest --- is the text the prefix and a SHA-256 in hexadecimal?
- */
-static bool
-is_owner_by_digest(const char *text, const char *prefix)
-{
-	Size		len = strlen(prefix);
-
-	return strncmp(text, prefix, len) == 0 &&
-		strspn(text + len, "0123456789abcdef") == 2 * PG_SHA256_DIGEST_LENGTH &&
-		text[len + 2 * PG_SHA256_DIGEST_LENGTH] == '\0';
-}
-
-/*
- * has_good_owner --- can lockredis have written this owner into this table?
- *
- * Rows with an instance belong to its sessions.  Rows without one outlive the server: token
- * locks, permits taken by id, and keys that stay locked for hold_at_least.
- */
-static bool
-has_good_owner(const Entry *e, TableId in)
-{
-	if (e->of != OF_NOBODY)
-		return is_owner_of_session(e->owner, "") ||
-			(in == IN_ROWS && strcmp(e->owner, SHARED_OWNER) == 0);
-	if (in == IN_SHARES)
-		return e->kind == KIND_PERMIT && is_owner_by_digest(e->owner, PERMIT_OWNER);
-	return is_owner_of_session(e->owner, "") || is_owner_of_session(e->owner, KEPT_SUFFIX) ||
-		is_owner_by_digest(e->owner, TOKEN_OWNER);
-}
-
-/*
- * take_kind --- read the kind of a share, one that several sessions can have together; false: any
- * other text
- */
-static bool
-take_kind(Datum value, Entry *e)
-{
-	char		name[LR_OWNER_MAX];
-
-	if (!take_text(value, name, sizeof(name)))
-		return false;
-	for (e->kind = 0; lr_kind(e->kind) != NULL; e->kind++)
-		if (lr_kind(e->kind)->shared && !lr_kinds_conflict(e->kind, e->kind) &&
-			strcmp(name, lr_kind(e->kind)->name) == 0)
-			return true;
-	return false;
-}
-
-/*
  * take_column --- copy a column that is not null into the entry
  *
- * False: lockredis does not write such a value.
+ * A text that is too long is truncated: it is none that lockredis looks for.
  */
-static bool
-take_column(Entry *e, TableId in, Field field, Datum value)
+static void
+take_column(Entry *e, Field field, Datum value)
 {
-	Interval   *lease;
-
 	switch (field)
 	{
-		case FIELD_KIND:
-			return in != IN_SHARES || take_kind(value, e);
 		case FIELD_OWNER:
-			return take_text(value, e->owner, sizeof(e->owner));
+			text_to_cstring_buffer(DatumGetTextPSlice(value, 0, LR_OWNER_MAX), e->owner,
+								   LR_OWNER_MAX);
+			break;
 		case FIELD_HOLDS:
-			e->holds = DatumGetInt32(value);
-			return e->holds >= 1 && e->holds < PG_INT32_MAX;
+			e->holds = Max(1, Min(DatumGetInt32(value), PG_INT32_MAX - 1));
+			break;
 		case FIELD_NUMBER:
 		case FIELD_FENCE:
 			e->number = DatumGetInt64(value);
 			break;
 		case FIELD_LEASE:
-			lease = DatumGetIntervalP(value);
-			e->lease_ms = lease->time / LR_US_PER_MS;
-			return lease->month == 0 && lease->day == 0 && lease->time > 0 &&
-				lease->time <= LR_LEASE_MAX_MS * LR_US_PER_MS;
+			e->lease_ms = Min(DatumGetIntervalP(value)->time / LR_US_PER_MS, LR_LEASE_MAX_MS);
+			break;
 		case FIELD_UNTIL:
 		case FIELD_END:
 			e->until = DatumGetTimestampTz(value);
@@ -231,24 +142,25 @@ take_column(Entry *e, TableId in, Field field, Datum value)
 				OF_US : OF_OTHERS;
 			break;
 		case FIELD_KEY:
+		case FIELD_KIND:
 		case FIELD_SINCE:
 		case FIELD_COMMENT:
 			break;
 	}
-	return true;
 }
 
 /*
- * entry_read --- make an entry of the row in the slot; false: lockredis did not write it
+ * entry_read --- make an entry of the row in the slot
  *
- * A row without a lease counts until its end, and for ever if it has none.
+ * A row of a table without leases counts until its end, and for ever if it has none.
  */
-static bool
+static void
 entry_read(LockTables *tables, TableId in)
 {
 	const TableFields *fields = &table_fields[in];
 	TupleTableSlot *row = tables->table[in].row;
 	Entry	   *e = &tables->entry[in];
+	bool		complete = true;
 
 	*e = (Entry) {.there = true, .lease_ms = STORE_TTL_MAX, .until = DT_NOEND};
 	slot_getsomeattrs(row, fields->ncolumns);
@@ -258,37 +170,14 @@ entry_read(LockTables *tables, TableId in)
 		bool		isnull;
 		Datum		value = slot_getattr(row, i + 1, &isnull);
 
-		if (isnull ? field < FIELD_FENCE : !take_column(e, in, field, value))
-			return false;
+		if (!isnull)
+			take_column(e, field, value);
+		else if (field < FIELD_FENCE)
+			complete = false;
 	}
-	if ((in == IN_ROWS || in == IN_SHARES) && !has_good_owner(e, in))
-		return false;
+	if (!complete || e->lease_ms <= 0)
+		e->of = OF_OTHERS;
 	e->left_ms = entry_left_ms(e);
-	return true;
-}
-
-/*
- * discard --- delete a row that lockredis did not write, and log that
- *
- * Its key, too, may be anything.  False: another transaction is changing the row.
- */
-static bool
-discard(KeyedTable *table)
-{
-	char		key[LR_NAME_MAX + 1];
-	bool		isnull;
-	Datum		value;
-
-	if (!keyed_delete(table))
-		return false;
-	value = slot_getattr(table->row, 1, &isnull);
-	if (isnull || !take_text(value, key, sizeof(key)))
-		strlcpy(key, "?", sizeof(key));
-	ereport(LOG,
-			(errmsg("lockredis: a row of table \"%s\" with key \"%s\" was not written by lockredis, and is deleted",
-					RelationGetRelationName(table->rel),
-					lr_name_to_show(key, strlen(key)))));
-	return true;
 }
 
 /* ----------
@@ -355,7 +244,6 @@ column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
 Entry *
 entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind, const char *owner)
 {
-	KeyedTable *table = &tables->table[in];
 	Entry	   *e = &tables->entry[in];
 	Datum		keys[KEYED_MAX_KEYS];
 	KeyedFound	found;
@@ -365,12 +253,12 @@ entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind, const
 	strlcpy(e->owner, owner, sizeof(e->owner));
 	for (int i = 0; i < table_fields[in].nkeys; i++)
 		keys[i] = column_of(e, op, table_fields[in].column[i], &isnull);
-	found = keyed_find(table, keys);
-	if (found == KEYED_ROW && !entry_read(tables, in))
-		found = discard(table) ? KEYED_NOTHING : KEYED_BLOCKED;
+	found = keyed_find(&tables->table[in], keys);
 	if (found == KEYED_BLOCKED)
 		entry_blocked(tables);
-	if (found == KEYED_NOTHING)
+	if (found == KEYED_ROW)
+		entry_read(tables, in);
+	else
 		memset(e, 0, sizeof(Entry));
 	e->kind = kind;
 	return e;
@@ -432,7 +320,7 @@ entry_write(LockTables *tables, TableId in, const StoreOp *op)
 		if (changed[i])
 			values[i] = column_of(e, op, fields->column[i], &nulls[i]);
 	}
-	if (e->of == OF_NOBODY)
+	if (e->of != OF_US)
 		tables->must_flush = true;
 	if (e->there)
 		return keyed_update(&tables->table[in], values, nulls, changed);
@@ -469,18 +357,28 @@ entry_delete(LockTables *tables, TableId in, StoreOp *op)
  * ----------
  */
 
-/*
- * shares_next --- the next share of the key of that kind, after keyed_begin_group(); NULL: no more
- */
-static Entry *
-shares_next(LockTables *tables, KindId kind)
+static void
+shares_begin(LockTables *tables, const StoreOp *op, KindId kind)
 {
+	Datum		keys[] = {key_of(op), CStringGetTextDatum(lr_kind(kind)->name)};
+
+	keyed_begin_group(&tables->table[IN_SHARES], keys);
+}
+
+/*
+ * shares_next --- the next share, after shares_begin(); NULL: no more
+ */
+static const Entry *
+shares_next(LockTables *tables)
+{
+	const Entry *share = &tables->entry[IN_SHARES];
+
 	while (keyed_next_of_group(&tables->table[IN_SHARES]))
 	{
-		if (!entry_read(tables, IN_SHARES))
-			(void) discard(&tables->table[IN_SHARES]);
-		else if (tables->entry[IN_SHARES].kind == kind)
-			return &tables->entry[IN_SHARES];
+		entry_read(tables, IN_SHARES);
+		if (share->of != OF_OTHERS)
+			return share;
+		(void) keyed_delete(&tables->table[IN_SHARES]);
 	}
 	return NULL;
 }
@@ -497,8 +395,8 @@ shares_look(LockTables *tables, const StoreOp *op, KindId kind)
 	Shares		all = {.first_ms = STORE_NO_TTL};
 	const Entry *share;
 
-	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
-	while ((share = shares_next(tables, kind)) != NULL)
+	shares_begin(tables, op, kind);
+	while ((share = shares_next(tables)) != NULL)
 	{
 		if (kind == KIND_PERMIT && share->left_ms == 0)
 		{
@@ -527,8 +425,8 @@ share_insert(LockTables *tables, StoreOp *op, KindId kind, const char *owner, bo
 void
 shares_drop(LockTables *tables, StoreOp *op, KindId kind)
 {
-	keyed_begin_group(&tables->table[IN_SHARES], key_of(op));
-	while (shares_next(tables, kind) != NULL)
+	shares_begin(tables, op, kind);
+	while (shares_next(tables) != NULL)
 		entry_delete(tables, IN_SHARES, op);
 }
 
@@ -606,11 +504,11 @@ end_with_lease(LockTables *tables, TableId in)
 }
 
 /*
- * sweep_table --- delete the rows that lockredis did not write, and those that no longer count
+ * sweep_table --- delete the rows that no longer count
  *
  * The scan uses a snapshot: the next sweep sees a row whose insert has not been committed, and
- * a row that was changed since the snapshot is not deleted.  A reader's share counts
- * as long as the row: the sweep deletes it only if its instance has ended.
+ * a row that was changed since the snapshot is not deleted.  A reader's share counts as long as the
+ * row, and whoever asks for a permit deletes those that have ended: so shares of this instance stay.
  */
 static void
 sweep_table(LockTables *tables, TableId in)
@@ -622,12 +520,8 @@ sweep_table(LockTables *tables, TableId in)
 	while (table_scan_getnextslot(scan, ForwardScanDirection, table->row))
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!entry_read(tables, in))
-		{
-			(void) discard(table);
-			continue;
-		}
-		if (in == IN_SHARES && e->kind == KIND_READ ? e->of == OF_OTHERS : e->left_ms == 0)
+		entry_read(tables, in);
+		if (e->left_ms == 0 && (in != IN_SHARES || e->of != OF_US))
 			(void) keyed_delete(table);
 		else if (in != IN_VALUES)
 			end_with_lease(tables, in);

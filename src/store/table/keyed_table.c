@@ -116,9 +116,9 @@ keyed_find(KeyedTable *table, const Datum *keys)
 }
 
 void
-keyed_begin_group(KeyedTable *table, Datum key)
+keyed_begin_group(KeyedTable *table, const Datum *keys)
 {
-	table->group = begin_scan(table, &key, 1);
+	table->group = begin_scan(table, keys, table->nkeys - 1);
 }
 
 bool

@@ -227,7 +227,7 @@ typedef struct KeyedTable
 	EState	   *estate;
 	Relation	index;			/* of the key */
 	int			nkeys;
-	IndexScanDesc group;		/* by the first column of the key */
+	IndexScanDesc group;		/* by all columns of the key but the last */
 	SnapshotData dirty;			/* of all scans */
 	TupleTableSlot *row;		/* the row that was found or written last */
 } KeyedTable;
@@ -250,10 +250,11 @@ extern void keyed_end(KeyedTable *table);
 extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
- * Find all rows with this value in the first column, one after the other, to the last one.  Rows
- * that open transactions have inserted are skipped.  The caller may delete the row found last.
+ * Find all rows with these values in all columns of the key but the last, one after the other, to
+ * the last one.  Rows that open transactions have inserted are skipped.  The caller may delete the
+ * row found last.
  */
-extern void keyed_begin_group(KeyedTable *table, Datum key);
+extern void keyed_begin_group(KeyedTable *table, const Datum *keys);
 extern bool keyed_next_of_group(KeyedTable *table);
 
 /* Raises an error if another transaction inserts the same key at this moment. */
@@ -373,9 +374,10 @@ LR_NORETURN_PREFIX extern void tables_fail(LockTables *tables) LR_NORETURN_SUFFI
 /* ----------
  * entries.c: Rows of the tables, read and written as entries.
  *
- * Only lockredis is to write into the tables, but their owner can write anything.  A row that
- * lockredis cannot have written is treated as absent: it is deleted when an operation or the
- * sweep reads it.  So the code that uses an entry needs no further checks.
+ * Only lockredis is to write into the tables, but their owner can write anything.  A row that lacks
+ * a value, or has no lease that is valid, is treated like one of another instance: it does not count.
+ * Numbers become such as lockredis writes, and an owner that is none of lockredis's only matches no
+ * operation.  So the code that uses an entry needs no further checks.
  * ----------
  */
 
@@ -414,7 +416,7 @@ typedef struct Shares
 	uint64		sum;			/* changes when their owners do */
 }			Shares;
 
-/* Look at them, and delete permits that have ended. */
+/* Look at them, and delete permits that have ended, and shares of other instances. */
 extern Shares shares_look(LockTables *tables, const StoreOp *op, KindId kind);
 
 /* Insert a share of the key.  "keep": it outlives this server. */
@@ -445,7 +447,7 @@ extern void entry_extend(LockTables *tables, TableId in, StoreOp *op);
 /* Delete the entry that was found last; the outcome is STORE_OK. */
 extern void entry_delete(LockTables *tables, TableId in, StoreOp *op);
 
-/* Delete the rows that lockredis did not write, and those that no longer count. */
+/* Delete the rows that no longer count. */
 extern void entries_sweep(LockTables *tables);
 
 /* Find the row of the key.  Does this owner have it?  Does a token? */

@@ -178,7 +178,7 @@ find_both(LockTables *tables, StoreOp *op)
 	(void) lr_owner_text(op->owner, owner);
 	share = entry_find(tables, IN_SHARES, op, KIND_READ, owner);
 	row = row_find(tables, op);
-	if (share->there && row->of == OF_US)
+	if (share->of == OF_US && row->of == OF_US)
 		return row;
 	if (share->there)
 		entry_delete(tables, IN_SHARES, op);

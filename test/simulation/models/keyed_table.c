@@ -28,10 +28,10 @@
 #include "../backend/versions.h"
 #include "../table/simulated.h"
 
-/* Of a table that is open: where a search by the first column is. */
+/* Of a table that is open: where a search by all columns of the key but the last is. */
 static struct
 {
-	Cell		key;
+	Cell		key[KEYED_MAX_KEYS];
 	Version    *at;
 }			group[TABLE_COUNT];
 
@@ -185,11 +185,12 @@ keyed_find(KeyedTable *table, const Datum *keys)
 }
 
 void
-keyed_begin_group(KeyedTable *table, Datum key)
+keyed_begin_group(KeyedTable *table, const Datum *keys)
 {
 	LockTable	of = relation_table(table->rel);
 
-	group[of].key = cell_of(TEXTOID, key, false);
+	for (int i = 0; i < table->nkeys - 1; i++)
+		group[of].key[i] = cell_of(TEXTOID, keys[i], false);
 	group[of].at = NULL;
 }
 
@@ -200,7 +201,7 @@ keyed_next_of_group(KeyedTable *table)
 	Version    *v;
 
 	before_access();
-	while ((v = find(table, &group[of].key, 1, group[of].at)) != NULL)
+	while ((v = find(table, group[of].key, table->nkeys - 1, group[of].at)) != NULL)
 	{
 		group[of].at = v;
 		if (take(table, v) == KEYED_ROW)
