@@ -5,8 +5,6 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -133,21 +131,8 @@ func (e *Environment) leftIn(store *Redis) []string {
 	return left
 }
 
-var idleTime = regexp.MustCompile(` idle=(\d+) `)
-
-// isInUse: lockredis says something over a connection that it listens to at least each 5 s.
-// One that was silent for longer it has closed, and after a cut the end arrives late.
-func isInUse(client string) bool {
-	idle := idleTime.FindStringSubmatch(client)
-	if idle == nil {
-		return true
-	}
-	seconds, err := strconv.Atoi(idle[1])
-	return err != nil || seconds <= 6
-}
-
 // subscriptionsOf returns the channels of locks that somebody listens to, and who that may be;
-// and whether lockredis still does.
+// and whether lockredis does.
 func subscriptionsOf(store *Redis) (left []string, ours bool) {
 	for _, of := range []string{"redisson_*", "lockredis_*"} {
 		if reply, err := store.cmd("PUBSUB", "CHANNELS", of); err == nil {
@@ -165,7 +150,7 @@ func subscriptionsOf(store *Redis) (left []string, ours bool) {
 	}
 	for _, client := range strings.Split(strings.TrimSpace(reply.(string)), "\n") {
 		left = append(left, "by "+client)
-		ours = ours || (strings.Contains(client, " name=lockredis-") && isInUse(client))
+		ours = ours || strings.Contains(client, " name=lockredis-")
 	}
 	return left, ours
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -68,10 +69,20 @@ type piece struct {
 	last  bool
 }
 
+// keepAlive: an end that was lost on a cut link is found out by probes each second, as by
+// Redis's own tcp-keepalive: lockredis's kernel does not repeat it for longer than the time
+// limits allow (TCP_USER_TIMEOUT).  Connections inherit this from the listener.  From version
+// 1.23 on Go itself sets only the idle time before the first probe, and 15 s between probes.
+func keepAlive(_, _ string, c syscall.RawConn) error {
+	return c.Control(func(fd uintptr) {
+		syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1)
+		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, 1)
+		syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, 1)
+	})
+}
+
 func newProxy(address, network, upstream string, seed int64) (*Proxy, error) {
-	// A reset that was lost on a cut link is found out by this, as by Redis's own
-	// tcp-keepalive.
-	config := net.ListenConfig{KeepAlive: time.Second}
+	config := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
 	listener, err := config.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
