@@ -480,7 +480,8 @@ static int64 asked_at = 0;
  * has_few_votes --- has a majority of those that could know who else has the key not got
  * it?
  *
- * The first server of a row that is seen at all counts.
+ * The first server of a row that is seen at all counts: that is its third generation, as the
+ * settings have begun the second.
  */
 static bool
 has_few_votes(const char *key, uint64 owner)
@@ -491,7 +492,7 @@ has_few_votes(const char *key, uint64 owner)
 	if (sim_config.names != NAMES_CARELESS)
 		return false;
 	for (int row = 0; row < sim_config.masters; row++)
-		if (node_generation(NODE_MASTER + row) <= 2)
+		if (node_generation(NODE_MASTER + row) <= 3)
 			first |= 1U << row;
 	lr_owner_text(owner, text);
 	return names_count_voters(key, text, first) <= sim_config.masters / 2;
