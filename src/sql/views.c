@@ -370,7 +370,7 @@ static bool
 next_node(NodeId *node, NodeStatus *status)
 {
 	bool		has_masters = masters_count() > 0 ||
-		(cluster_is_on() && cluster_open_slots() < SLOT_COUNT);
+		(cluster_is_on() && cluster_has_map());
 
 	for (; *node < NODE_MAX; (*node)++)
 		if (node_get_status(*node, status) && !(*node == NODE_REDIS && has_masters))

@@ -111,7 +111,7 @@ typedef struct ClusterShared
 {
 	pg_atomic_uint32 on;
 	pg_atomic_uint32 wanted;
-	pg_atomic_uint32 open_slots;
+	pg_atomic_uint32 has_map;
 	pg_atomic_uint32 asked;
 	pg_atomic_uint64 givers;	/* rows (bits): see cluster_set_giver */
 	pg_atomic_uint64 slot[SLOT_COUNT];
@@ -224,7 +224,6 @@ node_shmem_init(void)
 
 	/* Atomics that are 0 are initialized by that. */
 	memset(nodes, 0, sizeof(NodeTable));
-	pg_atomic_init_u32(&cluster->open_slots, SLOT_COUNT);
 	for (int i = 0; i < NODE_MASTERS; i++)
 		pg_atomic_init_u32(&nodes->generation[i], 1);
 	for (int i = 0; i < STORE_COUNT; i++)
@@ -1108,10 +1107,10 @@ cluster_want_map(void)
 	lr_wake_watchdog();
 }
 
-int
-cluster_open_slots(void)
+bool
+cluster_has_map(void)
 {
-	return (int) pg_atomic_read_u32(&cluster->open_slots);
+	return pg_atomic_read_u32(&cluster->has_map) != 0;
 }
 
 bool
@@ -1161,7 +1160,7 @@ cluster_forget_map(void)
 		pg_atomic_write_u64(&cluster->slot[i], WORD(epoch, CLUSTER_NO_NODE + 1));
 	memset(cluster->number, 0, sizeof(cluster->number));
 	cluster->known.n = 0;
-	pg_atomic_write_u32(&cluster->open_slots, SLOT_COUNT);
+	pg_atomic_write_u32(&cluster->has_map, 0);
 	pg_atomic_write_u32(&cluster->asked, 0);
 }
 
@@ -1270,12 +1269,6 @@ cluster_number(int slot)
 	return cluster->number[slot];
 }
 
-void
-cluster_set_number(int slot, int64 number)
-{
-	cluster->number[slot] = number;
-}
-
 bool
 cluster_set_giver(int row, bool gives)
 {
@@ -1292,15 +1285,11 @@ cluster_set_giver(int row, bool gives)
  * a process that reads that epoch finds the slots changed.
  */
 void
-cluster_give_slot(int slot, int row)
+cluster_give_slot(int slot, int row, int64 number)
 {
-	uint64		before = pg_atomic_read_u64(&cluster->slot[slot]);
-
+	cluster->number[slot] = number;
 	pg_atomic_write_u64(&cluster->slot[slot], WORD(topology_epoch() + 1, row + 1));
-	if (WORD_ROW(before) == CLUSTER_NO_NODE && row != CLUSTER_NO_NODE)
-		pg_atomic_fetch_sub_u32(&cluster->open_slots, 1);
-	else if (WORD_ROW(before) != CLUSTER_NO_NODE && row == CLUSTER_NO_NODE)
-		pg_atomic_fetch_add_u32(&cluster->open_slots, 1);
+	pg_atomic_write_u32(&cluster->has_map, 1);
 }
 
 void

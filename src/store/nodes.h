@@ -590,8 +590,8 @@ extern int	cluster_find_node(uint32 place, const char *host, int port);
 /* A process has learned that the map is wrong, or has found a node gone. */
 extern void cluster_want_map(void);
 
-/* Number of slots without a master. */
-extern int	cluster_open_slots(void);
+/* Does any slot have a master? */
+extern bool cluster_has_map(void);
 
 /*
  * Were all nodes in the settings asked, so that a slot without a master has none, or no
@@ -633,7 +633,6 @@ extern void cluster_remove_node(int row);
 
 /* The number (config epoch) by which its node has the slot; kept for all watchdogs. */
 extern int64 cluster_number(int slot);
-extern void cluster_set_number(int slot, int64 number);
 
 /*
  * Is this node giving slots to another one?  Returns true if that is new, so that those who
@@ -642,10 +641,10 @@ extern void cluster_set_number(int slot, int64 number);
 extern bool cluster_set_giver(int row, bool gives);
 
 /*
- * Give slots to other nodes: a call for each slot that changes, then the end of the
- * change.
+ * Give slots to other nodes, by that number: a call for each slot that changes, then the
+ * end of the change.
  */
-extern void cluster_give_slot(int slot, int row);
+extern void cluster_give_slot(int slot, int row, int64 number);
 extern void cluster_end_change(void);
 
 /* ----------

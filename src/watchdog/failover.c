@@ -58,7 +58,7 @@ failover_start(void)
 	failover.epoch = topology_epoch();
 	topology_get_master(lr_place, &master);
 	failover.has_master = master.at.host[0] != '\0' ||
-		(failover.store->parted() && cluster_open_slots() < SLOT_COUNT);
+		(failover.store->parted() && cluster_has_map());
 }
 
 /*

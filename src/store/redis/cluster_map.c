@@ -55,7 +55,6 @@ typedef struct ClusterMap
 {
 	int64		applied_at;		/* when a reply was last applied */
 	Number		number[NODE_MASTERS];
-	bool		has_replicas;	/* the table of nodes has rows of replicas */
 	bool		has_map;
 	int64		logged_at;
 	int			unlogged;		/* moved slots that have not been logged yet */
@@ -75,20 +74,6 @@ typedef struct Present
  * What a node says: the reply to CLUSTER NODES
  * ----------
  */
-
-/*
- * claim_flag --- is this word in a comma-separated list?
- */
-static bool
-claim_flag(const char *flags, const char *word)
-{
-	size_t		n = strlen(word);
-
-	for (const char *p = strstr(flags, word); p != NULL; p = strstr(p + n, word))
-		if ((p == flags || p[-1] == ',') && (p[n] == ',' || p[n] == '\0'))
-			return true;
-	return false;
-}
 
 /*
  * claim_take_address --- parse "host:port@bus,name,..."; false if that is not valid
@@ -130,6 +115,7 @@ claim_take_line(Claim *c, char *line, const RedisUrl *asked, bool *counts, char 
 {
 	char	   *word[8];
 	char	   *rest = NULL;
+	char		flags[128];
 	bool		has_address;
 
 	for (int i = 0; i < lengthof(word); i++)
@@ -142,15 +128,16 @@ claim_take_line(Claim *c, char *line, const RedisUrl *asked, bool *counts, char 
 		return false;
 	memset(c, 0, sizeof(Claim));
 	strlcpy(c->id, word[0], sizeof(c->id));
-	has_address = !claim_flag(word[2], "noaddr");
-	c->is_itself = claim_flag(word[2], "myself");
-	c->is_master = has_address && claim_flag(word[2], "master");
-	c->is_replica = has_address && claim_flag(word[2], "slave");
-	c->has_failed = claim_flag(word[2], "fail");
+	snprintf(flags, sizeof(flags), ",%s,", word[2]);
+	has_address = strstr(flags, ",noaddr,") == NULL;
+	c->is_itself = strstr(flags, ",myself,") != NULL;
+	c->is_master = has_address && strstr(flags, ",master,") != NULL;
+	c->is_replica = has_address && strstr(flags, ",slave,") != NULL;
+	c->has_failed = strstr(flags, ",fail,") != NULL;
 	c->number = strtoi64(word[6], NULL, 10);
 	*slots = strtok_r(NULL, "", &rest);
 	c->row = CLUSTER_NO_NODE;
-	*counts = !claim_flag(word[2], "handshake");
+	*counts = strstr(flags, ",handshake,") == NULL;
 	return (!has_address || claim_take_address(c, word[1], asked)) && c->number >= 0;
 }
 
@@ -190,7 +177,7 @@ cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked
 {
 	char	   *rest = NULL;
 
-	a->n = 0;
+	a->n = a->ids.n = 0;
 	memset(a->claimed_by, 0xff, sizeof(a->claimed_by));
 	if (v->type != REDIS_REPLY_STRING || v->len == 0 || v->str[v->len - 1] != '\n')
 		return false;
@@ -205,16 +192,16 @@ cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked
 			(counts && slots != NULL && !claims_take_slots(a, a->n, slots)))
 			return false;
 		if (counts)
-			a->n++;
+			strlcpy(a->ids.id[a->ids.n++], a->claim[a->n++].id, sizeof(a->ids.id[0]));
 	}
 	return a->n > 0;
 }
 
 /*
- * cluster_claims_find --- the claim with this id, or NULL
+ * claims_find --- the claim with this id, or NULL
  */
-const Claim *
-cluster_claims_find(const ClusterClaims *a, const char *id)
+static Claim *
+claims_find(ClusterClaims *a, const char *id)
 {
 	for (int i = 0; i < a->n; i++)
 		if (strcmp(a->claim[i].id, id) == 0)
@@ -223,14 +210,19 @@ cluster_claims_find(const ClusterClaims *a, const char *id)
 }
 
 /*
- * cluster_claims_ids --- the ids of all nodes that the reply names
+ * cluster_claims_name --- see cluster_map.h
  */
-void
-cluster_claims_ids(const ClusterClaims *a, ClusterIds *out)
+bool
+cluster_claims_name(ClusterClaims *a, const ClusterIds *ids, bool itself_counts)
 {
-	out->n = a->n;
-	for (int i = 0; i < a->n; i++)
-		strlcpy(out->id[i], a->claim[i].id, sizeof(out->id[i]));
+	for (int i = 0; i < ids->n; i++)
+	{
+		const Claim *c = claims_find(a, ids->id[i]);
+
+		if (c != NULL && (itself_counts || !c->is_itself))
+			return true;
+	}
+	return false;
 }
 
 /* ----------
@@ -250,18 +242,13 @@ map_take_slot(int slot, Claim *c, const Present *present, bool *changed)
 	int			row = cluster_owner(slot, NULL);
 	bool		higher = c->number > cluster_number(slot);
 
-	if (row != c->row && row != CLUSTER_NO_NODE && !present[row].yields && !higher)
+	if (!higher && row != CLUSTER_NO_NODE && (row == c->row || !present[row].yields))
 		return false;
-	if (c->row == CLUSTER_NO_NODE)
-		c->row = cluster_put_node(c->id, &c->at, c->name, true);
+	c->row = cluster_put_node(c->id, &c->at, c->name, true);
 	if (c->row == CLUSTER_NO_NODE)
 		return false;
-	if (row != c->row || higher)
-	{
-		cluster_give_slot(slot, c->row);
-		cluster_set_number(slot, c->number);
-		*changed = true;
-	}
+	cluster_give_slot(slot, c->row, c->number);
+	*changed = true;
 	return row != c->row;
 }
 
@@ -291,89 +278,45 @@ map_tell(int moved, int64 now)
 }
 
 /*
- * known_is_named --- does the reply name this node, other than as the one replying?
- * *others counts the nodes asked about, without the one replying.
+ * keeps_all_slots --- has the node that replies had all assigned slots of the map, and does
+ * it still have them?
  */
 static bool
-known_is_named(const ClusterClaims *a, const char *id, int *others)
+keeps_all_slots(const ClusterClaims *a)
 {
-	const Claim *c = cluster_claims_find(a, id);
-
-	if (c != NULL && c->is_itself)
-		return false;
-	(*others)++;
-	return c != NULL;
-}
-
-static bool
-map_knows(const char *id)
-{
-	const ClusterIds *known = cluster_known();
-
-	for (int i = 0; i < known->n; i++)
-		if (strcmp(known->id[i], id) == 0)
-			return true;
-	return false;
-}
-
-/*
- * keeps_its_slots --- does the node that replies have all assigned slots of the map?
- */
-static bool
-keeps_its_slots(const ClusterClaims *a)
-{
-	long		n = 0;
+	int			its = CLUSTER_NO_NODE;
 
 	for (int i = 0; i < SLOT_COUNT; i++)
-		n += a->claimed_by[i] != CLUSTER_NO_NODE && a->claim[a->claimed_by[i]].is_itself &&
-			cluster_owner(i, NULL) != CLUSTER_NO_NODE;
-	return n == SLOT_COUNT - cluster_open_slots();
+	{
+		const Claim *c = &a->claim[Max(a->claimed_by[i], 0)];
+		int			row = cluster_owner(i, NULL);
+		ClusterNode node;
+
+		if (row == CLUSTER_NO_NODE)
+			continue;
+		if (a->claimed_by[i] == CLUSTER_NO_NODE || !c->is_itself)
+			return false;
+		if (row != its && !(cluster_get_node(lr_place, row, &node, NULL) &&
+							strcmp(node.id, c->id) == 0))
+			return false;
+		its = row;
+	}
+	return true;
 }
 
 /*
  * cluster_map_is_ours --- is the reply from the cluster that we know?
  *
  * It is if it names a node of that cluster other than the one replying, which may have
- * been reset since and joined another cluster with its old id.  If it names none, it is
- * ours if all nodes that it names are known; or if the node that replies was the only
- * one we knew, and still has all slots that it had: then others have joined it.  It may
- * have had no slots, if it was asked before the cluster was created.
+ * been reset since and joined another cluster with its old id.  It also is if the node
+ * that replies is known, and still has all slots that any node had: others have joined it,
+ * or left it.  No node may have had any, if it was asked before the cluster was created.
  */
 bool
-cluster_map_is_ours(const ClusterClaims *a)
+cluster_map_is_ours(ClusterClaims *a)
 {
-	const ClusterIds *known = cluster_known();
-	int			others = 0;
-
-	for (int i = 0; i < known->n; i++)
-		if (known_is_named(a, known->id[i], &others))
-			return true;
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		ClusterNode node;
-
-		if (cluster_get_node(lr_place, i, &node, NULL) &&
-			known_is_named(a, node.id, &others))
-			return true;
-	}
-	if (known->n > 0 && others == 0 && keeps_its_slots(a))
-		return true;
-	for (int i = 0; i < a->n; i++)
-		if (!map_knows(a->claim[i].id))
-			return false;
-	return true;
-}
-
-/*
- * map_know --- from now on the cluster is known by the nodes that the reply names
- */
-static void
-map_know(const ClusterClaims *a)
-{
-	static ClusterIds ids;
-
-	cluster_claims_ids(a, &ids);
-	cluster_know(&ids);
+	return cluster_claims_name(a, cluster_known(), false) ||
+		(cluster_claims_name(a, cluster_known(), true) && keeps_all_slots(a));
 }
 
 /*
@@ -392,50 +335,58 @@ map_lower_number(int row, int64 number)
 	{
 		if (cluster_owner(i, NULL) != row || cluster_number(i) <= number)
 			continue;
-		cluster_give_slot(i, row);
-		cluster_set_number(i, number);
+		cluster_give_slot(i, row, number);
 		lowered = true;
 	}
 	if (lowered)
 		cluster_end_change();
 }
 
+static int
+rows_count(uint64 rows)
+{
+	int			n = 0;
+
+	for (; rows != 0; rows &= rows - 1)
+		n++;
+	return n;
+}
+
 /*
- * map_hear_number --- "voter" reports number c->number for the node in "row"; "masters"
- * have slots
+ * map_hear_number --- "voter" reports this number of a node; "masters" are the rows (bits)
+ * that have slots
  *
  * What a node says about itself counts at once.
  */
 static void
-map_hear_number(int row, const Claim *c, int voter, int masters)
+map_hear_number(const Claim *c, int voter, uint64 masters)
 {
-	Number	   *n = &map.number[row];
+	Number	   *n = &map.number[c->row];
 	uint64		bit = UINT64CONST(1) << voter;
-	int			voters = 0;
 
+	n->lower &= masters;
 	if (c->number >= n->highest)
 		n->lower &= ~bit;
 	else if (c->is_itself)
-		map_lower_number(row, c->number);
+		map_lower_number(c->row, c->number);
 	else if (lr_now() - n->since >= NUMBER_SETTLES)
 	{
 		n->lower |= bit;
 		n->reported = Max(n->reported, c->number);
-		for (uint64 set = n->lower; set != 0; set &= set - 1)
-			voters++;
-		if (voters > masters / 2)
-			map_lower_number(row, n->reported);
+		if (rows_count(n->lower) > rows_count(masters) / 2)
+			map_lower_number(c->row, n->reported);
 	}
 }
 
 /*
- * map_look_up_numbers --- look up the number of each node; what others have said of another one
- * does not count
+ * map_look_up_numbers --- look up the number of each node, and return the rows (bits) of those
+ * with slots; what others have said of another number does not count
  */
-static void
+static uint64
 map_look_up_numbers(void)
 {
 	int64		highest[NODE_MASTERS];
+	uint64		rows = 0;
 
 	memset(highest, 0xff, sizeof(highest));
 	for (int i = 0; i < SLOT_COUNT; i++)
@@ -446,8 +397,13 @@ map_look_up_numbers(void)
 			highest[row] = Max(highest[row], cluster_number(i));
 	}
 	for (int i = 0; i < NODE_MASTERS; i++)
+	{
 		if (map.number[i].highest != highest[i])
 			map.number[i] = (Number) {.highest = highest[i],.since = lr_now()};
+		if (highest[i] >= 0)
+			rows |= UINT64CONST(1) << i;
+	}
+	return rows;
 }
 
 /*
@@ -456,30 +412,17 @@ map_look_up_numbers(void)
 static void
 map_hear_numbers(const ClusterClaims *a)
 {
-	const Claim *claim[NODE_MASTERS] = {0};
-	uint64		rows = 0;
-	int			masters = 0;
+	uint64		rows = map_look_up_numbers();
 	int			voter = CLUSTER_NO_NODE;
 
-	map_look_up_numbers();
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		ClusterNode node;
-
-		if (map.number[i].highest < 0 || !cluster_get_node(lr_place, i, &node, NULL))
-			continue;
-		masters++;
-		rows |= UINT64CONST(1) << i;
-		claim[i] = cluster_claims_find(a, node.id);
-		if (claim[i] != NULL && claim[i]->is_itself)
-			voter = i;
-	}
-	for (int i = 0; i < NODE_MASTERS; i++)
-	{
-		map.number[i].lower &= rows;
-		if (claim[i] != NULL && voter != CLUSTER_NO_NODE)
-			map_hear_number(i, claim[i], voter, masters);
-	}
+	for (int i = 0; i < a->n; i++)
+		if (a->claim[i].is_itself)
+			voter = a->claim[i].row;
+	if (voter == CLUSTER_NO_NODE || (rows >> voter & 1) == 0)
+		return;
+	for (int i = 0; i < a->n; i++)
+		if (a->claim[i].row != CLUSTER_NO_NODE && (rows >> a->claim[i].row & 1) != 0)
+			map_hear_number(&a->claim[i], voter, rows);
 }
 
 static int
@@ -514,7 +457,6 @@ map_show_replicas(const ClusterClaims *a)
 		node_set_replica(i, address, replica[i]->has_failed ? NODE_DOWN : NODE_UP);
 	}
 	node_end_replicas(n);
-	map.has_replicas = true;
 }
 
 static bool
@@ -539,19 +481,22 @@ cluster_map_apply(ClusterClaims *a)
 	int64		now = lr_now();
 
 	map.applied_at = now;
-	map_know(a);
+	cluster_know(&a->ids);
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
 		ClusterNode node;
-		const Claim *c;
+		Claim	   *c;
 
 		if (!cluster_get_node(lr_place, i, &node, NULL))
 			continue;
-		c = cluster_claims_find(a, node.id);
+		c = claims_find(a, node.id);
 		present[i].used = true;
 		present[i].yields = c == NULL || c->is_itself;
 		present[i].stays = !node.has_slots && c != NULL && map_may_get_slots(c);
-		if (c != NULL && c->at.host[0] != '\0')
+		if (c == NULL)
+			continue;
+		c->row = i;
+		if (c->at.host[0] != '\0')
 			(void) cluster_put_node(node.id, &c->at, c->name, false);
 	}
 	for (int i = 0; i < SLOT_COUNT; i++)
@@ -595,15 +540,12 @@ cluster_map_start(void)
 {
 	memset(&map, 0, sizeof(map));
 	map.applied_at = lr_now();
-	map.has_replicas = true;
-	map.has_map = cluster_open_slots() < SLOT_COUNT;
+	map.has_map = cluster_has_map();
 }
 
 void
 cluster_map_step(int64 now)
 {
-	if (!map.has_replicas || now - map.applied_at < REPLICAS_LIFE)
-		return;
-	node_doubt_replicas();
-	map.has_replicas = false;
+	if (now - map.applied_at >= REPLICAS_LIFE)
+		node_doubt_replicas();
 }

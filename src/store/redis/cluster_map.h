@@ -45,6 +45,7 @@ typedef struct ClusterClaims
 {
 	int			n;
 	Claim		claim[CLUSTER_NODES_MAX];
+	ClusterIds	ids;			/* of all of them */
 	int16		claimed_by[SLOT_COUNT]; /* number of the claim; CLUSTER_NO_NODE: none */
 } ClusterClaims;
 
@@ -53,15 +54,14 @@ typedef struct ClusterClaims
  */
 extern bool cluster_claims_read(ClusterClaims *a, const redisReply *v, const RedisUrl *asked);
 
-extern const Claim *cluster_claims_find(const ClusterClaims *a, const char *id);
-
-extern void cluster_claims_ids(const ClusterClaims *a, ClusterIds *out);
+/* Does it name one of these nodes, other than the one that replies unless that counts? */
+extern bool cluster_claims_name(ClusterClaims *a, const ClusterIds *ids, bool itself_counts);
 
 /* Begin, with the map that an earlier watchdog may have left. */
 extern void cluster_map_start(void);
 
 /* Is the reply from the cluster that we know?  It may be applied only if so. */
-extern bool cluster_map_is_ours(const ClusterClaims *a);
+extern bool cluster_map_is_ours(ClusterClaims *a);
 extern void cluster_map_apply(ClusterClaims *a);
 
 /* To be called now and then: what is known of replicas expires. */

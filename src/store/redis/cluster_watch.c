@@ -82,7 +82,6 @@ typedef struct ClusterWatch
 	bool		on;
 	Scout	   *scout[SCOUTS];
 	int			next_candidate;
-	int			next_seed;		/* seed to begin with */
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
@@ -167,19 +166,9 @@ watch_refuse(const RedisTarget *t, int64 now)
 }
 
 /*
- * decision_names --- does the present reply have a node in common with the first one?
- */
-static bool
-decision_names(const Decision *d)
-{
-	for (int i = 0; i < d->ids.n; i++)
-		if (cluster_claims_find(&watch.answer, d->ids.id[i]) != NULL)
-			return true;
-	return false;
-}
-
-/*
  * decision_take --- the reply of a node that the settings name
+ *
+ * It is of another cluster if it has no node in common with the first one.
  */
 static void
 decision_take(const Scout *s, int64 now)
@@ -192,9 +181,9 @@ decision_take(const Scout *s, int64 now)
 	{
 		d->answered_at = now;
 		redis_target_show(&s->poller.target, d->first, sizeof(d->first));
-		cluster_claims_ids(&watch.answer, &d->ids);
+		d->ids = watch.answer.ids;
 	}
-	else if (!decision_names(d))
+	else if (!cluster_claims_name(&watch.answer, &d->ids, true))
 		redis_target_show(&s->poller.target, d->other, sizeof(d->other));
 }
 
@@ -232,17 +221,15 @@ decision_close(int64 now)
 	bool		in_use = cluster_known()->n > 0;
 	bool		split = d->other[0] != '\0';
 
+	d->open = false;
+	watch.next_ask = now;
 	if (split)
 		decision_warn(now);
-	d->open = false;
 	if (d->answered_at == 0 || split)
 	{
 		cluster_note_asked();
 		if (!in_use)
-		{
 			decision_begin(now + (split ? ASK_INTERVAL : SCOUT_RETRY));
-			watch.next_ask = d->began;
-		}
 		return;
 	}
 	if (in_use && !d->ours)
@@ -252,7 +239,6 @@ decision_close(int64 now)
 	}
 	if (!d->ours)
 		cluster_know(&d->ids);
-	watch.next_ask = now;
 }
 
 static bool
@@ -273,10 +259,9 @@ decision_look(int64 now)
 	Decision   *d = &watch.decision;
 	uint32		all = (uint32) ((UINT64CONST(1) << lr_redis_url->nhosts) - 1);
 
-	if (!d->open || now < d->began)
-		return;
-	if ((d->asked == all && scouts_are_back()) || now - d->began >= DECIDE_NOBODY ||
-		(d->answered_at != 0 && now - d->answered_at >= DECIDE_MAX))
+	if (d->open && ((d->asked == all && scouts_are_back()) ||
+					now - d->began >= DECIDE_NOBODY ||
+					(d->answered_at != 0 && now - d->answered_at >= DECIDE_MAX)))
 		decision_close(now);
 }
 
@@ -286,55 +271,32 @@ decision_look(int64 now)
  */
 
 /*
- * scout_choose_undecided --- the next seed for the decision; false: all are being asked
- *
- * A node that drops packets may take all of the time that there is for a decision.  So
- * the next decision begins with the seed after the last one asked.
- */
-static bool
-scout_choose_undecided(Scout *s)
-{
-	Decision   *d = &watch.decision;
-	int			nseeds = lr_redis_url->nhosts;
-
-	for (int i = 0; i < nseeds; i++)
-	{
-		int			n = (watch.next_seed + i) % nseeds;
-
-		if (d->asked & (1U << n))
-			continue;
-		d->asked |= 1U << n;
-		watch.next_seed = n + 1;
-		redis_target_set_asked(&s->poller.target, TARGET_SEED, &lr_redis_url->hosts[n]);
-		return true;
-	}
-	return false;
-}
-
-/*
  * scout_choose --- the next node to be asked, a master or a seed; false: none for now
+ *
+ * For a decision each seed is asked once.  A node that drops packets may take all of the
+ * time that there is for it.  So the next one begins with the seed after the last one asked.
  */
 static bool
 scout_choose(Scout *s)
 {
-	if (watch.decision.open)
-		return scout_choose_undecided(s);
+	Decision   *d = &watch.decision;
+
 	for (int i = 0; i < NODE_MASTERS + LR_MAX_SEEDS; i++)
 	{
 		int			n = watch.next_candidate++ % (NODE_MASTERS + LR_MAX_SEEDS);
+		int			seed = n - NODE_MASTERS;
 		ClusterNode node;
 
-		if (n >= NODE_MASTERS && n - NODE_MASTERS < lr_redis_url->nhosts)
+		if (seed >= 0 && seed < lr_redis_url->nhosts &&
+			!(d->open && (d->asked & (1U << seed)) != 0))
 		{
-			redis_target_set_asked(&s->poller.target, TARGET_SEED,
-								   &lr_redis_url->hosts[n - NODE_MASTERS]);
-			return true;
+			d->asked |= 1U << seed;
+			node.at = lr_redis_url->hosts[seed];
 		}
-		if (n < NODE_MASTERS && cluster_get_node(lr_place, n, &node, NULL))
-		{
-			redis_target_set_asked(&s->poller.target, TARGET_SEED, &node.at);
-			return true;
-		}
+		else if (seed >= 0 || d->open || !cluster_get_node(lr_place, n, &node, NULL))
+			continue;
+		redis_target_set_asked(&s->poller.target, TARGET_SEED, &node.at);
+		return true;
 	}
 	return false;
 }
@@ -448,7 +410,7 @@ scout_lost(RedisPoller *p, bool was_ready)
 		return;
 	if (was_ready && p->conn.garbled)
 		scout_tell(&p->conn);
-	if (cluster_open_slots() == SLOT_COUNT)
+	if (!cluster_has_map())
 		node_set_error(NODE_REDIS, error->address, error->detail);
 	topology_set_reason(error->detail);
 }
@@ -497,7 +459,7 @@ redis_cluster_watch_start(void)
 		return;
 
 	cluster_map_start();
-	watch.next_candidate = watch.next_seed = 0;
+	watch.next_candidate = 0;
 	watch.next_ask = watch.asked_at = 0;
 	watch.wanted = cluster_wanted();
 	watch.decision.open = watch.refused = false;
@@ -544,7 +506,7 @@ redis_cluster_watch_step(void)
 		watch.next_ask = now + ASK_INTERVAL;
 	}
 	cluster_map_step(now);
-	for (int i = 0; i < SCOUTS && (!watch.decision.open || now >= watch.decision.began); i++)
+	for (int i = 0; i < SCOUTS; i++)
 		redis_poller_step(&watch.scout[i]->poller);
 	decision_look(now);
 }

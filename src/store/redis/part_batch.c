@@ -151,7 +151,7 @@ static void
 parts_explain(char *out, size_t size)
 {
 	out[0] = '\0';
-	if (cluster_open_slots() == SLOT_COUNT)
+	if (!cluster_has_map())
 		topology_get_reason(out, size);
 	if (out[0] == '\0')
 		strlcpy(out, "Which node of the cluster has the slot of the key is not known at present.",
@@ -318,7 +318,7 @@ parts_end_open(PartBatch *c)
 	char		why[sizeof(c->set.batch.error.detail)];
 
 	if (!c->set.over && !c->set.leave &&
-		(lr_now() < c->map_until || cluster_open_slots() < SLOT_COUNT))
+		(lr_now() < c->map_until || cluster_has_map()))
 		return;
 	parts_explain(why, sizeof(why));
 	for (int i = 0; i < c->set.batch.nops && c->set.batch.left > 0; i++)

@@ -162,14 +162,23 @@ __wrap_cluster_map_apply(ClusterClaims *a)
 			check_says_itself(a, &a->claim[i]);
 }
 
-extern void __real_cluster_give_slot(int slot, int row);
-extern void __wrap_cluster_give_slot(int slot, int row);
+extern void __real_cluster_give_slot(int slot, int row, int64 number);
+extern void __wrap_cluster_give_slot(int slot, int row, int64 number);
 
+/* Who has a slot anew, perhaps after somebody else, is to be asked about its locks. */
 void
-__wrap_cluster_give_slot(int slot, int row)
+__wrap_cluster_give_slot(int slot, int row, int64 number)
 {
-	__real_cluster_give_slot(slot, row);
+	bool		other = number != cluster_number(slot);
+	uint32		epoch;
+
+	__real_cluster_give_slot(slot, row, number);
+	(void) cluster_owner(slot, &epoch);
+	if (other && epoch <= topology_epoch())
+		sim_fail("former master", "slot %d has another number, and its locks are not asked about",
+				 slot);
 	shards_note_slot(slot, row);
+	shards_note_number(slot, number);
 }
 
 extern void __real_cluster_end_change(void);
@@ -180,23 +189,6 @@ __wrap_cluster_end_change(void)
 {
 	__real_cluster_end_change();
 	shards_note_all_given();
-}
-
-extern void __real_cluster_set_number(int slot, int64 number);
-extern void __wrap_cluster_set_number(int slot, int64 number);
-
-/* Who has a slot anew, perhaps after somebody else, is to be asked about its locks. */
-void
-__wrap_cluster_set_number(int slot, int64 number)
-{
-	uint32		epoch;
-
-	if (cluster_owner(slot, &epoch) != CLUSTER_NO_NODE && number != cluster_number(slot) &&
-		epoch <= topology_epoch())
-		sim_fail("former master", "slot %d has another number, and its locks are not asked about",
-				 slot);
-	__real_cluster_set_number(slot, number);
-	shards_note_number(slot, number);
 }
 
 /* Of whom each hold was, and of which former master its last answer. */
