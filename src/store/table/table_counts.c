@@ -432,58 +432,16 @@ permit_release(LockTables *tables, StoreOp *op)
 }
 
 /*
- * permit_define --- change how many permits there are
- *
- * Draining leaves only those that are taken.
+ * permit_number --- set how many permits there are, or read that, and how many of them nobody has
  */
 static void
-permit_define(LockTables *tables, StoreOp *op)
+permit_number(LockTables *tables, StoreOp *op)
 {
-	const Entry *total = value_find(tables, op, KIND_PERMIT);
-	int64		value = op->amount;
-	int64		was = total->number;
-	bool		counts = total->left_ms != 0;
-	int64		had = shares_look(tables, op, KIND_PERMIT).n;
-
-	op->outcome = STORE_OK;
-	op->answer.changed = counts;
-	switch (op->args.change)
-	{
-		case CHANGE_SET:
-			op->answer.changed = !counts || was != op->amount;
-			break;
-		case CHANGE_INIT:
-			op->answer.changed = !counts;
-			break;
-		case CHANGE_ADD:
-			value += was;
-			if (!counts)
-				op->outcome = STORE_MISSING;
-			break;
-		case CHANGE_DRAIN:
-			value = had;
-			op->answer.changed = counts && was > had;
-			break;
-		case CHANGE_DELETE:
-			break;
-	}
-	if (!op->answer.changed)
-		value = was;
-	op->answer.total = value;
-	op->answer.available = (op->args.change == CHANGE_DRAIN ? was : value) - had;
-	if (op->answer.changed)
-		value_write(tables, op, value);
-}
-
-/* How many there are, and how many of them nobody has. */
-static void
-permit_value(LockTables *tables, StoreOp *op)
-{
-	const Entry *total = value_find(tables, op, KIND_PERMIT);
-
-	op->answer.total = total->number;
-	op->answer.available = total->number - shares_look(tables, op, KIND_PERMIT).n;
-	op->outcome = total->left_ms != 0 ? STORE_OK : STORE_MISSING;
+	if (op->kind == STORE_DEFINE)
+		count_define(tables, op);
+	else if (count_find(tables, op)->left_ms == 0)
+		op->outcome = STORE_MISSING;
+	op->answer.available -= shares_look(tables, op, KIND_PERMIT).n;
 }
 
 /*
@@ -515,6 +473,6 @@ const RowOperation permit_operations[STORE_CALLS] = {
 	[STORE_CREATE] = permit_create,
 	[STORE_RELEASE] = permit_release,
 	[STORE_RENEW] = permit_renew,
-	[STORE_DEFINE] = permit_define,
-	[STORE_VALUE] = permit_value
+	[STORE_DEFINE] = permit_number,
+	[STORE_VALUE] = permit_number
 };
