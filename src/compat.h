@@ -18,7 +18,6 @@
 #define LR_COMPAT_H
 
 #include "access/xact.h"
-#include "catalog/pg_database.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
@@ -53,11 +52,6 @@ CppConcat(pg_finfo_, funcname) (void) \
 	return &my_finfo; \
 } \
 extern int no_such_variable
-#endif
-
-/* 15.4 began to mark a database whose DROP was interrupted. */
-#ifndef DATCONNLIMIT_INVALID_DB
-#define DATCONNLIMIT_INVALID_DB	(-2)
 #endif
 
 /* 17 replaced PGPROC.pgprocno and the backend id by one process number. */

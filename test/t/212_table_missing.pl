@@ -182,20 +182,20 @@ sub is_down_calmly ($says, $name, $seconds)
 }
 
 $node->value(q{UPDATE pg_database SET datconnlimit = -2 WHERE datname = 'locks'});
-is_down_calmly(qr/Database "locks" is invalid, as DROP DATABASE was interrupted/, 'invalid', 4);
+is_down_calmly(qr/Database "locks" cannot be used: .*invalid database/, 'invalid', 4);
 $node->safe_psql('postgres', $_) foreach 'DROP DATABASE locks', 'CREATE DATABASE locks';
 $node->safe_psql('locks', 'CREATE EXTENSION lockredis');
 is_up('made anew');
 
 $node->value('ALTER DATABASE locks ALLOW_CONNECTIONS false');
-is_down_calmly(qr/Database "locks" accepts no connections/, 'closed', 4);
+is_down_calmly(qr/Database "locks" cannot be used: .*not currently accepting connections/, 'closed', 4);
 $node->value('ALTER DATABASE locks ALLOW_CONNECTIONS true');
 is_up('opened');
 
 my $version = $node->data_dir . '/base/'
   . $node->value(q{SELECT oid FROM pg_database WHERE datname = 'locks'}) . '/PG_VERSION';
 rename $version, "$version.away" or die "could not rename $version: $!";
-is_down_calmly(qr/Database "locks" could not be connected to; the server log says why/, 'damaged', 7);
+is_down_calmly(qr/Database "locks" cannot be used: .*is not a valid data directory/, 'damaged', 7);
 ok($node->logged(qr/PG_VERSION/), 'damaged: it says why');
 rename "$version.away", $version or die "could not rename $version.away: $!";
 is_up('mended');

@@ -27,9 +27,8 @@
 #include "store/stores.h"
 #include "store/table/table_int.h"
 
-/* The value of "worker" if there is none, and while one connects to its database. */
+/* The value of "worker" if there is none. */
 #define NO_WORKER			0
-#define CONNECTING			PG_UINT32_MAX
 
 /* The index of the watchdog's request; lower ones are proc numbers. */
 #define WATCHDOG_REQUEST	MaxBackends
@@ -38,9 +37,10 @@
 
 typedef struct Requests
 {
-	pg_atomic_uint32 worker;	/* its proc number + 1, or one of these */
+	pg_atomic_uint32 worker;	/* its proc number + 1 */
 	pg_atomic_uint32 epoch;
 	TimestampTz clock_began;	/* the wall clock, less lr_now(), at the start */
+	TableTrouble unconnected;
 	TableTickets tickets;
 	TableOp		more[REQUEST_ROOM_WATCHDOG - REQUEST_ROOM]; /* of the watchdog */
 	TableRequest request[FLEXIBLE_ARRAY_MEMBER];
@@ -247,16 +247,14 @@ request_submit(TableRequest *request)
 	request->trouble.fault = TABLE_FAULT_NONE;
 	(void) pg_atomic_exchange_u32(&request->state, REQUEST_SUBMITTED);
 	worker = pg_atomic_read_u32(&requests->worker);
-	if (worker != NO_WORKER && worker != CONNECTING)
+	if (worker != NO_WORKER)
 		SetLatch(&GetPGProcByNumber(worker - 1)->procLatch);
 }
 
 bool
 requests_have_worker(void)
 {
-	uint32		worker = pg_atomic_read_u32(&requests->worker);
-
-	return worker != NO_WORKER && worker != CONNECTING;
+	return pg_atomic_read_u32(&requests->worker) != NO_WORKER;
 }
 
 uint32
@@ -270,10 +268,10 @@ requests_epoch(void)
  * ----------
  */
 
-bool
-requests_worker_connects(void)
+TableTrouble *
+requests_unconnected(void)
 {
-	return pg_atomic_exchange_u32(&requests->worker, CONNECTING) == CONNECTING;
+	return &requests->unconnected;
 }
 
 /*
@@ -308,7 +306,7 @@ requests_worker_enter(void)
 }
 
 /*
- * requests_worker_leave --- the worker ends: from now on there is none
+ * requests_worker_leave --- from now on there is no worker
  */
 void
 requests_worker_leave(void)

@@ -174,11 +174,8 @@ extern TimestampTz requests_clock(void);
 /* The most operations that all requests together can have. */
 extern int	requests_max_ops(void);
 
-/*
- * This process is going to connect to its database, and then to enter.  True: the last worker
- * ended while it was connecting.
- */
-extern bool requests_worker_connects(void);
+/* Why the last worker ended before it was connected to its database; only workers use it. */
+extern TableTrouble *requests_unconnected(void);
 
 extern void requests_worker_enter(void);
 extern void requests_worker_leave(void);

@@ -13,8 +13,7 @@
  * carried out does not affect the others, and none is repeated for each failure of others.
  *
  * A process that connects to a database that does not exist ends with a fatal error.
- * The next worker then connects to no database.  It waits for the database to appear, and
- * answers requests with the reason meanwhile.
+ * The next worker then does not try at once: for a while it answers requests with the reason.
  *
  * The worker starts when recovery has ended, so a standby has none.
  *
@@ -27,20 +26,13 @@
  */
 #include "lockredis.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_database.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "tcop/tcopprot.h"
-#include "utils/fmgroids.h"
 #include "utils/memutils.h"
-#include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
 #include "settings.h"
@@ -52,10 +44,7 @@
 /* How often rows that no longer count are deleted. */
 #define SWEEP_INTERVAL		(10 * LR_US_PER_S)
 
-/* How often an absent database is looked for. */
-#define LOOK_INTERVAL_MS	1000L
-
-/* When to try again to connect to a database that exists. */
+/* When to try again to connect to the database. */
 #define RETRY_INTERVAL		(10 * LR_US_PER_S)
 
 /* For how long a worker that is to end still serves the sessions that end, too. */
@@ -71,6 +60,9 @@ static TableJob *jobs = NULL;
 static LockTables tables;
 static TableJob *running = NULL;
 
+/* The hook that was there before note_fatal. */
+static emit_log_hook_type next_log_hook = NULL;
+
 /* Committing, perhaps waiting for a standby: only die() ends that wait. */
 static volatile sig_atomic_t committing = false;
 
@@ -79,17 +71,6 @@ static void
 worker_leave(int code, Datum arg)
 {
 	requests_worker_leave();
-}
-
-/*
- * worker_enter --- begin to receive requests
- */
-static void
-worker_enter(void)
-{
-	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(TableJob) * requests_max_ops());
-	before_shmem_exit(worker_leave, 0);
-	requests_worker_enter();
 }
 
 /* SIGTERM */
@@ -339,84 +320,54 @@ worker_sleep(long timeout)
 }
 
 /* ----------
- * Without the database
+ * Connecting
  * ----------
  */
 
 /*
- * obstacle_of_database --- why no process can connect to the database; NULL: no reason is known
- */
-static const char *
-obstacle_of_database(HeapTuple tuple)
-{
-	Form_pg_database form;
-
-	if (!HeapTupleIsValid(tuple))
-		return "does not exist";
-	form = (Form_pg_database) GETSTRUCT(tuple);
-	if (form->datconnlimit == DATCONNLIMIT_INVALID_DB)
-		return "is invalid, as DROP DATABASE was interrupted: drop it";
-	return form->datallowconn ? NULL : "accepts no connections";
-}
-
-/*
- * database_is_usable --- does the catalog say that a process can connect to the database?
- *
- * *trouble says why not; or, if it can, that connecting has failed nevertheless.
- *
- * The catalog is read as a connecting process reads it: without a database the
- * indexes of the shared catalogs may not be usable yet.
- */
-static bool
-database_is_usable(TableTrouble *trouble)
-{
-	const char *obstacle;
-	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
-
-	StartTransactionCommand();
-	rel = table_open(DatabaseRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_database_datname, BTEqualStrategyNumber,
-				F_NAMEEQ, CStringGetDatum(lr_database));
-	scan = systable_beginscan(rel, DatabaseNameIndexId,
-							  criticalSharedRelcachesBuilt, NULL, 1, &key);
-	obstacle = obstacle_of_database(systable_getnext(scan));
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	CommitTransactionCommand();
-
-	table_trouble_set(trouble, TABLE_NO_DATABASE, "Database \"%s\" %s.", lr_database,
-					  obstacle != NULL ? obstacle :
-					  "could not be connected to; the server log says why");
-	return obstacle == NULL;
-}
-
-/*
- * look_for_database --- wait until the database can be used, then let the next worker connect
- *
- * If it could be used from the start, the last worker failed to connect for another reason, and
- * the next one is likely to fail, too.  Then wait for RETRY_INTERVAL.
+ * refuse_for_a_while --- the last worker could not connect, and this one may not be able to either:
+ * answer requests with the reason, before it tries
  */
 static void
-look_for_database(void)
+refuse_for_a_while(const TableTrouble *trouble)
 {
-	TableTrouble trouble;
-	int64		retry_at;
+	int64		retry_at = lr_now() + RETRY_INTERVAL;
 
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	settle_transactions();
-	worker_enter();
-	retry_at = database_is_usable(&trouble) ? lr_now() + RETRY_INTERVAL : 0;
-	while (!ShutdownRequestPending &&
-		   (!database_is_usable(&trouble) || lr_now() < retry_at))
+	requests_worker_enter();
+	while (!ShutdownRequestPending && lr_now() < retry_at)
 	{
 		CHECK_FOR_INTERRUPTS();
 		reload_settings();
-		serve_requests(&trouble);
-		worker_sleep(LOOK_INTERVAL_MS);
+		serve_requests(trouble);
+		worker_sleep(lr_ms_until(retry_at, lr_now()));
 	}
-	proc_exit(1);
+	requests_worker_leave();
+}
+
+/* emit_log_hook, while we connect: a fatal error ends this process */
+static void
+note_fatal(ErrorData *error)
+{
+	if (error->elevel == FATAL)
+		table_trouble_set(requests_unconnected(), TABLE_NO_DATABASE,
+						  "Database \"%s\" cannot be used: %s.", lr_database, error->message);
+	if (next_log_hook != NULL)
+		next_log_hook(error);
+}
+
+/*
+ * connect_database --- connect, or leave the reason to the next worker
+ */
+static void
+connect_database(TableTrouble *trouble)
+{
+	table_trouble_set(trouble, TABLE_NO_DATABASE,
+					  "Database \"%s\" cannot be used; the server log says why.", lr_database);
+	next_log_hook = emit_log_hook;
+	emit_log_hook = note_fatal;
+	BackgroundWorkerInitializeConnection(lr_database, NULL, 0);
+	emit_log_hook = next_log_hook;
+	trouble->fault = TABLE_FAULT_NONE;
 }
 
 /* ----------
@@ -465,12 +416,11 @@ show_database(void)
 
 /*
  * lockredis_table_worker_main --- the entry point of the table worker
- *
- * If the last worker ended while it was connecting, the database probably does not exist.
  */
 void
 lockredis_table_worker_main(Datum arg)
 {
+	TableTrouble *trouble = requests_unconnected();
 	int64		end_at = 0;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
@@ -478,16 +428,18 @@ lockredis_table_worker_main(Datum arg)
 	BackgroundWorkerUnblockSignals();
 
 	show_database();
-	if (requests_worker_connects())
-		look_for_database();
-	BackgroundWorkerInitializeConnection(lr_database, NULL, 0);
+	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(TableJob) * requests_max_ops());
+	before_shmem_exit(worker_leave, 0);
+	if (trouble->fault != TABLE_FAULT_NONE)
+		refuse_for_a_while(trouble);
+	connect_database(trouble);
 	pgstat_report_appname("lockredis table worker");
 	pgstat_report_activity(STATE_IDLE, NULL);
 	settle_transactions();
 	apply_settings();
 
 	entries_start();
-	worker_enter();
+	requests_worker_enter();
 	while (!worker_may_end(&end_at, END_LIMIT))
 		worker_round(end_at != 0);
 

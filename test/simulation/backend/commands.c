@@ -32,15 +32,12 @@ shutdown_postgres(int code, Datum arg)
 	xact_abort();
 }
 
-/*
- * Who connects to a database that is not there ends; the next one looks for it, for 10 s
- * if nothing seems to be wrong.
- */
+/* Who connects to a database that is not there ends; the next one waits for 10 s. */
 void
 BackgroundWorkerInitializeConnection(const char *dbname, const char *username, uint32 flags)
 {
 	before_shmem_exit(shutdown_postgres, 0);
-	if (dbname == NULL || sim_config.calm || !sim_chance(sim_config.strangers))
+	if (sim_config.calm || !sim_chance(sim_config.strangers))
 		return;
 	sim_disturbed(sim_now() + 15 * SIM_S);
 	ereport(FATAL,

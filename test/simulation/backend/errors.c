@@ -37,6 +37,7 @@ static Report last_error;
 
 sigjmp_buf *PG_exception_stack = NULL;
 ErrorContextCallback *error_context_stack = NULL;
+emit_log_hook_type emit_log_hook = NULL;
 const char *backend_must_not_raise = NULL;
 int			backend_signals = 0;
 void		(*backend_told) (int elevel, int sqlstate, const char *message);
@@ -270,6 +271,8 @@ errfinish(const char *filename, int lineno, const char *funcname)
 	QueryCancelHoldoffCount = 0;
 	if (r->elevel >= FATAL)
 	{
+		if (emit_log_hook != NULL)
+			emit_log_hook(&(ErrorData) {.elevel = r->elevel,.message = r->message});
 		PG_exception_stack = NULL;
 		top--;
 		proc_exit(1);

@@ -19,7 +19,6 @@
 #include "access/table.h"
 #include "access/tableam.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_database.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
@@ -29,13 +28,11 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/relcache.h"
 #include "utils/syscache.h"
 
 #define FIRST_TABLE		17100
 #define FIRST_INDEX		17200
 
-bool		criticalSharedRelcachesBuilt = true;
 bool		bsysscan = false;
 TransactionId CheckXidAlive = InvalidTransactionId;
 
@@ -125,7 +122,7 @@ GetSysCacheOid(SIM_CACHE_ID cacheId, AttrNumber oidcol, Datum key1, Datum key2, 
 	return SQL_OWNER;
 }
 
-/* The row of our extension, or of the database, which may be closed for a while. */
+/* The row of our extension. */
 SysScanDesc
 systable_beginscan(Relation heapRelation, Oid indexId, bool indexOK, Snapshot snapshot,
 				   int nkeys, ScanKey key)
@@ -139,17 +136,10 @@ systable_beginscan(Relation heapRelation, Oid indexId, bool indexOK, Snapshot sn
 HeapTuple
 systable_getnext(SysScanDesc scan)
 {
-	HeapTuple	tuple;
+	HeapTuple	tuple = make_tuple(sizeof(FormData_pg_extension));
 
 	sim_yield("catalog");
-	if (RelationGetRelid(scan->heap_rel) == ExtensionRelationId)
-	{
-		tuple = make_tuple(sizeof(FormData_pg_extension));
-		((Form_pg_extension) GETSTRUCT(tuple))->extnamespace = SQL_SCHEMA_OID;
-		return tuple;
-	}
-	tuple = make_tuple(sizeof(FormData_pg_database));
-	((Form_pg_database) GETSTRUCT(tuple))->datallowconn = sim_config.calm || !sim_chance(300);
+	((Form_pg_extension) GETSTRUCT(tuple))->extnamespace = SQL_SCHEMA_OID;
 	return tuple;
 }
 
