@@ -1491,6 +1491,8 @@ node_start(uint32 place, bool follows, bool is_cluster, int nmasters)
 {
 	topology_lost(topology_epoch());
 	pg_atomic_write_u32(&topology->asked, 0);
+	for (int i = 0; i < masters_count(); i++)
+		masters_forget(i);
 	if (place == node_get_place())
 		return;
 

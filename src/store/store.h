@@ -411,10 +411,10 @@ typedef struct StoreRoutine
 	bool		(*usable) (StoreError *error);
 
 	/*
-	 * A store of several nodes, which fail independently, and each of which has some of
-	 * the locks: is it one now; which part has this lock, -1 if that is not known; is
-	 * there such a part?  aim() directs operations that concern no lock to a part.
-	 * Part p is NODE_MASTER + p in the table of nodes.  NULL: never several.
+	 * A store of several nodes, which fail independently: has each of them some of the
+	 * locks now; which part has this lock, -1 if that is not known; is there such a part,
+	 * or such a node, if each has all of the locks?  aim() directs operations that concern
+	 * no lock there.  Part p is NODE_MASTER + p in the table of nodes.  NULL: never several.
 	 */
 	bool		(*parted) (void);
 	int			(*part_of) (const char *name, int len);

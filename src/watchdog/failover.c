@@ -54,6 +54,13 @@ failover_start(void)
 		return;
 	failover.store = lr_store(failover.id);
 	failover.store->follow_start();
+	if (lr_has_masters() && lr_lease > lr_max_lease)
+		ereport(WARNING,
+				(errcode(ERRCODE_WARNING),
+				 errmsg("\"%s\" is longer than \"%s\"", "lockredis.lease",
+						"lockredis.max_lease"),
+				 errdetail("With several masters no lock can have such a lease, and the server would not start with these settings."),
+				 errhint("Lower \"%s\".", "lockredis.lease")));
 	failover.follows = lr_follows_master();
 	failover.epoch = topology_epoch();
 	topology_get_master(lr_place, &master);

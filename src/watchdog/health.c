@@ -10,6 +10,11 @@
  * single lock, it is not down (see locktable/answers.c).  An idle store is probed
  * now and then, and one that is down repeatedly.
  *
+ * A store of several masters is up as long as most of them are, so that says nothing about
+ * a single one.  Therefore each is probed, too, for its row in redis_lock_status, and to find
+ * out when a silent one answers again; the log has one line for all of them.  Whether a master
+ * has a vote is not decided here (nodes.c): sessions ask it whether it is up or not.
+ *
  * A process that finds a loss may not be able to log it (see sessions.c).  A session that
  * is signaled (lockredis.on_lost) only logs "canceling statement due to user request".
  * So only the watchdog, which is woken for it, logs losses: one line each, in one place
@@ -31,6 +36,8 @@
 
 #include "names.h"
 #include "report.h"
+#include "settings.h"
+#include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
 
@@ -42,6 +49,11 @@
 
 /* How often a store is asked for its facts, such as its role and settings. */
 #define FACTS_INTERVAL		(5 * LR_US_PER_S)
+
+/* Shortest interval between two log lines about several masters. */
+#define MASTERS_INTERVAL	LR_US_PER_S
+
+static bool masters_changed = false;	/* since the last of these lines */
 
 /*
  * health_start --- nothing is known of this store yet
@@ -152,6 +164,21 @@ probe_interval(const StoreHealth *h)
 	return Min(PROBE_INTERVAL, fallback_probe_interval(h->id));
 }
 
+/* Is it one of several masters? */
+static bool
+is_one_of_masters(const StoreHealth *h)
+{
+	return lr_nmasters > 0 && h->node != lr_store(h->id)->node;
+}
+
+static void
+set_state(StoreHealth *h, NodeState state)
+{
+	h->state = state;
+	node_set_state(h->node, state);
+	masters_changed = masters_changed || is_one_of_masters(h);
+}
+
 /*
  * store_is_up --- the store has answered everything, and done it
  */
@@ -159,19 +186,19 @@ static void
 store_is_up(StoreHealth *h)
 {
 	NodeStatus	status;
-	bool		was_up = h->state == NODE_UP;
 
-	h->state = NODE_UP;
 	h->retry_delay = HEALTH_RETRY_MIN;
 	h->next_try = 0;
 	h->up_at = lr_now();
 	h->next_probe = h->up_at + probe_interval(h);
 	node_set_silent(h->node, false);
 	fallback_answered(h->id, lr_now());
-	if (was_up)
+	if (h->state == NODE_UP)
 		return;
 
-	node_set_state(h->node, NODE_UP);
+	set_state(h, NODE_UP);
+	if (is_one_of_masters(h))
+		return;
 	(void) node_get_status(h->node, &status);
 	ereport(LOG,
 			(status.address[0] != '\0' ?
@@ -203,8 +230,10 @@ is_new_reason(StoreHealth *h, const char *detail)
  * log_down --- log the reason, with the address
  */
 static void
-log_down(const StoreError *error, bool still)
+log_down(const StoreHealth *h, const StoreError *error, bool still)
 {
+	if (is_one_of_masters(h))
+		return;
 	ereport(LOG,
 			(still ? errmsg("lockredis: the lock store is still down") :
 			 errmsg("lockredis: the lock store is down"),
@@ -226,15 +255,14 @@ store_is_down(StoreHealth *h, const StoreError *error)
 	if (h->state == NODE_DOWN)
 	{
 		if (is_new_reason(h, error->detail))
-			log_down(error, true);
+			log_down(h, error, true);
 		return;
 	}
 
-	h->state = NODE_DOWN;
-	node_set_state(h->node, NODE_DOWN);
+	set_state(h, NODE_DOWN);
 	h->nreasons = 0;
 	(void) is_new_reason(h, error->detail);
-	log_down(error, false);
+	log_down(h, error, false);
 }
 
 /* Has the node replied, even if with a refusal? */
@@ -267,7 +295,8 @@ is_usable(const StoreOp *op)
 static bool
 is_of_node(const StoreHealth *h, const StoreOp *op)
 {
-	return h->node == lr_store(h->id)->node || op->sent.part == h->node - NODE_MASTER;
+	return h->node == lr_store(h->id)->node || lr_nmasters > 0 ||
+		op->sent.part == h->node - NODE_MASTER;
 }
 
 /*
@@ -307,6 +336,8 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	{
 		if (h->node == lr_store(h->id)->node)
 			lt_renew_all_now(h->id);
+		else if (lr_nmasters > 0)
+			lt_repair_now(h->id);
 		else
 			lt_renew_part_now(h->id, h->node - NODE_MASTER);
 	}
@@ -349,7 +380,7 @@ health_next(const StoreHealth *h)
 bool
 health_wants_proof(const StoreHealth *h, const DueBatch *b)
 {
-	return h->state != NODE_UP || !b->store->connected(b->handle);
+	return h->state != NODE_UP || !b->store->connected(b->handle) || is_one_of_masters(h);
 }
 
 bool
@@ -358,6 +389,53 @@ health_wants_facts(const StoreHealth *h, const DueBatch *b)
 	return lr_store_can(h->id, STORE_HAS_FACTS) && h->state == NODE_UP &&
 		b->store->connected(b->handle) && lr_now() >= h->next_facts;
 }
+
+/* ----------
+ * Several masters
+ * ----------
+ */
+
+/*
+ * health_tell_masters --- log changes in one line, once all masters have been tried
+ */
+void
+health_tell_masters(void)
+{
+	static int64 told_at = 0;
+	int			up = 0;
+	StringInfoData reasons;
+
+	if (!masters_changed || lr_now() - told_at < MASTERS_INTERVAL)
+		return;
+	initStringInfo(&reasons);
+	for (int i = 0; i < lr_nmasters; i++)
+	{
+		NodeStatus	status;
+
+		(void) node_get_status(NODE_MASTER + i, &status);
+		if (status.state == NODE_CONNECTING)
+		{
+			pfree(reasons.data);
+			return;
+		}
+		up += status.state == NODE_UP;
+		if (status.state == NODE_DOWN)
+			appendStringInfo(&reasons, "%s%s: %s", reasons.len > 0 ? "\n" : "", status.address,
+							 status.last_error);
+	}
+	ereport(LOG,
+			(errmsg("lockredis: %d of %d masters are up (%d needed)",
+					up, lr_nmasters, masters_quorum(lr_nmasters)),
+			 reasons.len > 0 ? errdetail_internal("%s", reasons.data) : 0));
+	pfree(reasons.data);
+	masters_changed = false;
+	told_at = lr_now();
+}
+
+/* ----------
+ * Losses
+ * ----------
+ */
 
 /* The most lines */
 #define LINES_MAX			50

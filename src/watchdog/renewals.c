@@ -71,7 +71,8 @@ typedef struct Lane
  * node.  What is due is collected for all of them at once, by the store's own lane.  There is
  * another one for each number of replicas that had to confirm ever; and if a store is several
  * nodes, one for each node, independent of the others, so that a node that hangs does not prevent
- * renewals at the rest.
+ * renewals at the rest.  If each of them has all locks (independent masters), these lanes only
+ * probe, and the store's own one renews.
  */
 static Lane renewals[STORE_COUNT];
 
@@ -228,7 +229,8 @@ lane_find(StoreId id, int replicas, int part)
 			lane->part = part;
 			if (replicas == 0)
 				health_start(&lane->health, id, NODE_MASTER + part);
-			due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM : ROLE_JUDGE);
+			due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM :
+						   is_parted(id) ? ROLE_JUDGE : ROLE_PROBE);
 			if (part != NOT_PARTED)
 				lane->batch.store->aim(lane->batch.handle, part);
 			return lane;
@@ -260,7 +262,7 @@ lane_is_there(const Lane *lane)
 {
 	if (lane->part == NOT_PARTED)
 		return !is_parted(lane->batch.id);
-	return is_parted(lane->batch.id) && lane->batch.store->has_part(lane->part);
+	return lane->batch.store->has_part(lane->part);
 }
 
 /*
@@ -399,7 +401,9 @@ lane_wants_batch(const Lane *lane, int64 now)
 static void
 lanes_set_up(StoreId id)
 {
-	for (int i = 0; i < NODE_MASTERS && is_parted(id); i++)
+	int			n = is_parted(id) ? NODE_MASTERS : lr_store_can(id, STORE_HAS_PLACE) ? lr_nmasters : 0;
+
+	for (int i = 0; i < n; i++)
 		if (lr_store(id)->has_part(i))
 			(void) lane_find(id, 0, i);
 	for (Lane *lane = &renewals[id]; lane != NULL; lane = lane->next)
@@ -424,6 +428,7 @@ renewals_step_store(Lane *r)
 {
 	int64		now = lr_now();
 	int64		free_at = now + HEALTH_RETRY_MAX;
+	bool		parted = is_parted(r->batch.id);
 
 	lanes_set_up(r->batch.id);
 	for (Lane *lane = r; lane != NULL; lane = lane->next)
@@ -431,7 +436,7 @@ renewals_step_store(Lane *r)
 		if (lane->ended)
 			continue;
 		lane_step(lane);
-		if (lane->replicas == 0)
+		if (lane->replicas == 0 && (lane == r || parted))
 			free_at = lr_earlier(free_at, lane_free_at(lane, now));
 	}
 	if (free_at <= now)
@@ -445,7 +450,7 @@ renewals_step_store(Lane *r)
 	for (Lane *lane = r; lane != NULL; lane = lane->next)
 		if (!lane->ended && lane_free_at(lane, now) <= now && lane_wants_batch(lane, now))
 			renewals_start_batch(lane);
-	if (is_parted(r->batch.id))
+	if (parted)
 		lanes_judge(r);
 }
 
@@ -460,6 +465,7 @@ renewals_step(void)
 		if (lr_has_store(i))
 			renewals_step_store(&renewals[i]);
 	farewell_step();
+	health_tell_masters();
 }
 
 /* Replies to a batch under way do not count: they would be from the old place. */

@@ -67,11 +67,12 @@ typedef struct DueBatch
 } DueBatch;
 
 /*
- * Roles of connections: of the batch by which the store is judged, and of renewals that
- * replicas have to confirm.
+ * Roles of connections: of the batch by which the store is judged, of renewals that
+ * replicas have to confirm, and of questions to one of several masters.
  */
 #define ROLE_JUDGE			"watchdog"
 #define ROLE_CONFIRM		"watchdog-replicas"
+#define ROLE_PROBE			"probe"
 
 extern void due_batch_make(DueBatch *b, StoreId store, const char *role);
 
@@ -159,6 +160,9 @@ extern bool health_wants_proof(const StoreHealth *h, const DueBatch *b);
 
 /* Is it time for FACTS? */
 extern bool health_wants_facts(const StoreHealth *h, const DueBatch *b);
+
+/* Write which of several masters are up, if that has changed. */
+extern void health_tell_masters(void);
 
 /* Write the losses of locks that were recorded; and when to call this again. */
 extern void loss_log_write(void);

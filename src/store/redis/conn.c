@@ -80,10 +80,18 @@ redis_conn_free(RedisConn *c)
 	resp_in_free(&c->in);
 }
 
+bool
+redis_conn_is_other(const RedisConn *c)
+{
+	return c->state == CONN_READY && c->target->kind == TARGET_VOTER &&
+		c->target->node != NODE_NONE &&
+		c->facts.life != node_generation(c->target->node);
+}
+
 void
 redis_conn_close(RedisConn *c)
 {
-	if (c->probe && c->state != CONN_CLOSED)
+	if (c->probe && c->state != CONN_CLOSED && !redis_conn_is_other(c))
 		redis_target_lost(c->target);
 	redis_tls_close(&c->tls);
 	redis_socket_close(&c->socket);
@@ -231,14 +239,6 @@ redis_conn_check(RedisConn *c, bool lately)
 	else
 		conn_lost(c, n < 0 ? errno : 0);
 	return false;
-}
-
-bool
-redis_conn_is_other(const RedisConn *c)
-{
-	return c->state == CONN_READY && c->target->kind == TARGET_VOTER &&
-		c->target->node != NODE_NONE &&
-		c->facts.life != node_generation(c->target->node);
 }
 
 bool
@@ -806,4 +806,6 @@ redis_conn_take_info(RedisConn *c, const char *info)
 	redis_facts_read(&c->facts, c->target, info);
 	if (c->target->node != NODE_NONE)
 		node_set_facts(c->target->node, NULL, &c->facts.shown);
+	if (c->target->kind == TARGET_VOTER && c->facts.shown.role != ROLE_MASTER)
+		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node is a replica.");
 }

@@ -720,6 +720,8 @@ node_batch_check_connection(NodeBatch *b, bool lately)
 	RedisConn  *c = &b->conn;
 	int			nreads = 0;
 
+	if (redis_conn_close_other(c))
+		return false;
 	if (b->left_n > 0 && lately)
 		return true;
 	while (past_is_owed(b) && redis_conn_next(c, &nreads))
@@ -801,7 +803,6 @@ nbatch_has_connection(NodeBatch *b, int64 now)
 		redis_conn_close(c);
 		redis_target_set(&b->target, b->target.node);
 	}
-	(void) redis_conn_close_other(c);
 	return c->state == CONN_READY &&
 		node_batch_check_connection(b, now - b->progress_at < HEARD_LATELY);
 }

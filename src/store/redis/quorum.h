@@ -267,14 +267,4 @@ extern void quorum_send_behind(QuorumBatch *b);
 /* Settle what can be settled. */
 extern void quorum_look(QuorumBatch *b);
 
-/* ----------
- * masters_watch.c: The watchdog asks each independent master whether it is up.
- * ----------
- */
-
-/* Like the follow_xxx of StoreRoutine; they do nothing if there is only one node. */
-extern void redis_masters_watch_start(void);
-extern void redis_masters_watch_step(void);
-extern void redis_masters_watch_interests(StoreInterests *in);
-
 #endif							/* LR_QUORUM_H */

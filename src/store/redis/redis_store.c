@@ -282,8 +282,8 @@ redis_set_init(NodeSet *s, const NodeSetMethod *method, NodeId first, int n,
 {
 	s->method = method;
 	strlcpy(s->role, role, sizeof(s->role));
-	s->patient = strncmp(role, "watchdog", strlen("watchdog")) == 0;
-	s->judge = strcmp(role, "watchdog") == 0;
+	s->patient = strcmp(role, "session") != 0;
+	s->judge = s->patient && strcmp(role, "watchdog-replicas") != 0;
 	s->first = first;
 	s->n = n;
 	s->home = home;
@@ -298,7 +298,7 @@ static void
 redis_look_where(RedisHandle *h)
 {
 	NodeSet    *set = redis_url_is_cluster(lr_redis_url) ? &h->cluster.set :
-		lr_nmasters > 0 ? &h->masters.set : &h->one.set;
+		lr_nmasters > 0 && h->one.set.first == NODE_REDIS ? &h->masters.set : &h->one.set;
 
 	if (h->left || set == h->set)
 		return;
@@ -330,12 +330,16 @@ redis_open(const char *role)
 }
 
 /*
- * redis_aim --- what concerns no lock goes to this part
+ * redis_aim --- what concerns no lock goes to this part; of several masters to this one
  */
 static void
 redis_aim(StoreHandle *h, int part)
 {
-	((RedisHandle *) h)->cluster.set.home = part;
+	RedisHandle *handle = (RedisHandle *) h;
+
+	handle->cluster.set.home = part;
+	handle->one.set.first = NODE_MASTER + part;
+	redis_target_set(&handle->one.set.node[0]->target, NODE_MASTER + part);
 }
 
 static void
@@ -526,6 +530,8 @@ redis_has_part(int part)
 	ClusterNode node;
 	uint32		generation;
 
+	if (!cluster_is_on())
+		return part < lr_nmasters;
 	return cluster_get_node(lr_place, part, &node, &generation) && node.has_slots;
 }
 
@@ -558,7 +564,6 @@ redis_follow_start(void)
 	node_start(lr_place, lr_follows_master(), redis_url_is_cluster(lr_redis_url), lr_nmasters);
 	redis_cluster_watch_start();
 	redis_discovery_start();
-	redis_masters_watch_start();
 }
 
 static void
@@ -566,7 +571,6 @@ redis_follow_step(void)
 {
 	redis_discovery_step();
 	redis_cluster_watch_step();
-	redis_masters_watch_step();
 }
 
 static void
@@ -574,7 +578,6 @@ redis_follow_interests(StoreInterests *in)
 {
 	redis_discovery_interests(in);
 	redis_cluster_watch_interests(in);
-	redis_masters_watch_interests(in);
 }
 
 const StoreRoutine redis_store = {

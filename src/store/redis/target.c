@@ -252,6 +252,8 @@ redis_target_lost(const RedisTarget *t)
 		topology_lost(t->topology);
 	if (t->kind == TARGET_SHARD)
 		cluster_want_map();
+	if (t->kind == TARGET_VOTER && t->node != NODE_NONE)
+		masters_forget(t->node - NODE_MASTER);
 }
 
 void
