@@ -81,8 +81,8 @@ wait_lengthen(ConditionWait *w, int64 ms)
 }
 
 /*
- * wait_pass_on --- notify the first waits that count: so many, and one for each that was notified
- * and no longer counts; returns how many
+ * wait_pass_on --- forget the waits that no longer count, and notify the first others: so many, and
+ * one for each that was notified and is forgotten; returns how many
  */
 static int
 wait_pass_on(const StoreOp *op, int64 n)
@@ -95,10 +95,10 @@ wait_pass_on(const StoreOp *op, int64 n)
 	{
 		ConditionWait *w = dlist_container(ConditionWait, node, it.cur);
 
-		if (!w->notified || w->ends > now || !wait_is_for(w, op))
+		if (w->ends > now || !wait_is_for(w, op))
 			continue;
+		n += w->notified;
 		wait_forget(w);
-		n++;
 	}
 	dlist_foreach_modify(it, &waits)
 	{
@@ -106,13 +106,8 @@ wait_pass_on(const StoreOp *op, int64 n)
 
 		if (n_notified == n || w->notified || !wait_is_for(w, op))
 			continue;
-		if (w->ends <= now)
-			wait_forget(w);
-		else
-		{
-			w->notified = true;
-			n_notified++;
-		}
+		w->notified = true;
+		n_notified++;
 	}
 	return n_notified;
 }

@@ -34,6 +34,8 @@
  */
 #include "lockredis.h"
 
+#include <openssl/sha.h>
+
 #include "access/transam.h"
 #include "access/xact.h"
 #include "common/int.h"
@@ -330,17 +332,16 @@ const RowOperation latch_operations[STORE_CALLS] = {
 static void
 owner_of_id(const StoreOp *op, char *out)
 {
-	bytea	   *id = palloc(VARHDRSZ + LR_SECRET_ID_LEN);
-	bytea	   *digest;
+	uint8		id[LR_SECRET_ID_LEN];
+	uint8		digest[SHA256_DIGEST_LENGTH];
 	int			n = strlcpy(out, PERMIT_OWNER, LR_OWNER_MAX);
 
-	SET_VARSIZE(id, VARHDRSZ + LR_SECRET_ID_LEN);
 	if (op->owner == 0)
-		memcpy(VARDATA(id), op->id, LR_SECRET_ID_LEN);
+		memcpy(id, op->id, sizeof(id));
 	else
-		lr_secret_id(op->owner, (uint8 *) VARDATA(id));
-	digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, PointerGetDatum(id)));
-	n += hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), out + n);
+		lr_secret_id(op->owner, id);
+	(void) SHA256(id, sizeof(id), digest);
+	n += hex_encode((const char *) digest, sizeof(digest), out + n);
 	out[n] = '\0';
 }
 

@@ -332,18 +332,6 @@ table_open_handle(const char *role)
 	return (StoreHandle *) h;
 }
 
-/*
- * table_forget_batch --- drop a batch that an error has interrupted
- */
-static void
-table_forget_batch(TableHandle *h)
-{
-	if (h->batch.active && h->asked > 0)
-		request_drop(h->request);
-	h->asked = 0;
-	batch_forget(&h->batch);
-}
-
 static void
 table_abandon(StoreHandle *handle)
 {
@@ -355,18 +343,22 @@ table_abandon(StoreHandle *handle)
 
 /*
  * table_start --- begin a batch, unless it is certain to fail
+ *
+ * An error may have interrupted the last one.
  */
 static void
 table_start(StoreHandle *handle, StoreOp *ops, int nops, int64 deadline)
 {
 	TableHandle *h = (TableHandle *) handle;
 
-	table_forget_batch(h);
+	if (h->asked > 0)
+		request_drop(h->request);
 	batch_start(&h->batch, ops, nops, deadline);
 	if (!h->batch.active)
 		return;
 
 	h->poll = POLL_MIN;
+	h->asked = 0;
 	h->next = 0;
 	h->next_round = 0;
 	if (RecoveryInProgress())

@@ -88,12 +88,6 @@ handle_terminate(SIGNAL_ARGS)
  * ----------
  */
 
-static bool
-is_refused(const TableJob *job)
-{
-	return job->op->outcome == STORE_BLOCKED || job->op->outcome == STORE_REFUSED;
-}
-
 /*
  * refuse_job --- answer that the operation was not carried out, and why
  */
@@ -109,8 +103,7 @@ static void
 refuse_jobs(int from, int to, const TableTrouble *trouble)
 {
 	for (int i = from; i < to; i++)
-		if (!is_refused(&jobs[i]))
-			refuse_job(&jobs[i], trouble);
+		refuse_job(&jobs[i], trouble);
 }
 
 /*
@@ -160,8 +153,7 @@ commit_tables(void)
 }
 
 /*
- * run_transaction --- carry out the operations that are not refused yet, in one transaction; false:
- * it has failed
+ * run_transaction --- carry out the operations in one transaction; false: it has failed
  *
  * An operation for which a table cannot be used is refused before it has written anything, so the
  * transaction goes on.  With no operations it does the sweep.
@@ -183,8 +175,6 @@ run_transaction(int from, int to)
 		for (int i = from; i < to; i++)
 		{
 			running = &jobs[i];
-			if (is_refused(running))
-				continue;
 			rows_execute(&tables, running->op);
 			if (tables.trouble.fault != TABLE_FAULT_NONE)
 			{
@@ -293,21 +283,15 @@ settle_transactions(void)
 }
 
 static void
-apply_settings(void)
-{
-	SetConfigOption("synchronous_commit",
-					lr_table_synchronous_commit ? "on" : "off",
-					PGC_SUSET, PGC_S_OVERRIDE);
-}
-
-static void
 reload_settings(void)
 {
 	if (!ConfigReloadPending)
 		return;
 	ConfigReloadPending = false;
 	ProcessConfigFile(PGC_SIGHUP);
-	apply_settings();
+	SetConfigOption("synchronous_commit",
+					lr_table_synchronous_commit ? "on" : "off",
+					PGC_SUSET, PGC_S_OVERRIDE);
 }
 
 static void
@@ -436,7 +420,7 @@ lockredis_table_worker_main(Datum arg)
 	pgstat_report_appname("lockredis table worker");
 	pgstat_report_activity(STATE_IDLE, NULL);
 	settle_transactions();
-	apply_settings();
+	ConfigReloadPending = true; /* for reload_settings */
 
 	entries_start();
 	requests_worker_enter();
