@@ -180,6 +180,16 @@ report_not_held(int elevel, const LrName *name)
 }
 
 /*
+ * lost_to --- who has taken the lock; that may be forgotten after some dozens of other losses
+ */
+static char *
+lost_to(const LockLoss *loss)
+{
+	return loss->taken_by[0] != '\0' ? lr_owner_to_show(loss->taken_by) :
+		pstrdup("another client");
+}
+
+/*
  * lost_reason_text --- the value of redis_locks.lost_reason, also used in the server
  * log
  */
@@ -193,7 +203,7 @@ lost_reason_text(const LockLoss *loss)
 
 	if (loss->reason == LOST_NOT)
 		return NULL;
-	return loss->reason == LOST_TAKEN ? psprintf("taken by %s", lr_owner_to_show(loss->taken_by)) :
+	return loss->reason == LOST_TAKEN ? psprintf("taken by %s", lost_to(loss)) :
 		pstrdup(reasons[loss->reason]);
 }
 
@@ -211,7 +221,7 @@ lost_detail(const HoldView *view)
 			return errdetail("Its lease expired, seen at %s.", when);
 		case LOST_TAKEN:
 			return errdetail("It was taken by %s, seen at %s.",
-							 lr_owner_to_show(view->lost.taken_by), when);
+							 lost_to(&view->lost), when);
 		case LOST_FORCED:
 			return errdetail("It was released by force at %s.", when);
 		case LOST_MOVED:

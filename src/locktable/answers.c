@@ -38,22 +38,6 @@ answer_lacks_replicas(const DueItem *item, int64 deadline)
 }
 
 /*
- * answer_note_repair --- the renewal also went to those of several masters that did not
- * have the lock
- *
- * A repair is tried once.  If a master has come back since the item was collected, the
- * hold has another repair time by now, which stays.
- */
-static void
-answer_note_repair(const DueItem *item)
-{
-	LrHold	   *h = &lt_holds[item->op.hold];
-
-	if (h->as.held.repair_at == item->repair_at && h->as.held.repair_at != LR_NEVER)
-		h->as.held.repair_at = 0;
-}
-
-/*
  * answer_note_renewal --- the store in which the lock is held has confirmed it
  *
  * If no scope wants the lease renewed, the request asked for no more than is left of the
@@ -88,8 +72,7 @@ answer_set_due_again(LrIndex hold, StoreId store, int64 at)
 	if (h->state == HOLD_HELD)
 		lt_set_due(hold, store,
 				   h->claim.store == store ? lr_earlier(at, lt_deadline(hold)) : at);
-	else if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
-			 (h->traces & STORE_BIT(store)) != 0)
+	else if (lt_is_left(h) && (h->traces & STORE_BIT(store)) != 0)
 		lt_set_due(hold, store, at);
 }
 
@@ -124,8 +107,14 @@ lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
 	same = lt_moves(h) == item->op.moves;
 	longer = same && (h->state == HOLD_HANDED || lt_renew_lease_ms(h) > 0);
 	answer_accepted(h);
-	if (same && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
-		answer_note_repair(item);
+
+	/*
+	 * The renewal also went to those of several masters that did not have the lock: that is
+	 * tried once.  If one has come back since the item was collected, look_at is another.
+	 */
+	if (same && lt_is_had(h) && h->as.held.look_at == item->look_at &&
+		item->look_at != LR_NEVER)
+		h->as.held.look_at = 0;
 	if (longer && answer_lacks_replicas(item, deadline))
 		answer_set_due_again(hold, h->claim.store, lr_now());
 	else if (same && h->state == HOLD_HANDED)
@@ -239,7 +228,7 @@ answer_lock_moving(const DueItem *item, StoreId store, int64 not_after)
 		return false;
 	}
 	lt_set_not_after(h, store, not_after);
-	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
+	if (lt_is_left(h))
 		lt_set_due(item->op.hold, store, lr_now());
 	return true;
 }
@@ -252,8 +241,7 @@ answer_may_move(const DueItem *item)
 {
 	const LrHold *h = &lt_holds[item->op.hold];
 
-	return (h->state == HOLD_HELD || h->state == HOLD_HANDED) &&
-		lt_moves(h) == item->op.moves;
+	return lt_is_had(h) && lt_moves(h) == item->op.moves;
 }
 
 /*
@@ -286,6 +274,7 @@ answer_move_hold(const DueItem *item, StoreId store, int64 deadline)
 	h->claim.store = store;
 	h->claim.moves++;
 	h->as.held.here_from = lt_here_since(store, lr_now());
+	h->as.held.reserve.left = 0;
 	lr_count(STAT_MOVES);
 	if (h->state == HOLD_HELD)
 		lt_set_due_of_held(hold);
@@ -379,22 +368,19 @@ refused_held(LrIndex hold, int64 now, Refusal *result)
 /*
  * refused_left --- give up an orphan, or what a loss has left, once it has expired
  *
- * The end of a lost hold is noted only here: its session may not have seen the loss, so
- * its scopes are still there.  A read lock that a session holds beside a write lock
- * extends both in the store.
+ * A read lock that a session holds beside a write lock extends both in the store.
  */
 static void
 refused_left(LrIndex hold, int64 now, Refusal *result)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	lt_note_end(hold);
 	for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
-			h->expiry.ends_at = lr_later(h->expiry.ends_at, lt_deadline(i));
-	result->over = h->expiry.ends_at <= now;
+			h->lasts = lr_later(h->lasts, lt_deadline(i));
+	result->over = h->lasts <= now;
 	if (!result->over)
-		result->again = Min(result->again, h->expiry.ends_at);
+		result->again = Min(result->again, h->lasts);
 }
 
 /*
@@ -416,7 +402,7 @@ lt_refused(const DueItem *item, bool alone)
 		h->renewal.alone = h->renewal.alone || alone;
 		if (h->state == HOLD_HELD)
 			refused_held(item->op.hold, now, &result);
-		else if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
+		else if (lt_is_left(h))
 			refused_left(item->op.hold, now, &result);
 		lt_unlock();
 	}

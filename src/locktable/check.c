@@ -116,9 +116,8 @@ check_hold_state(LrIndex hold)
 			if (!is_session(h->session) || !has_scopes(h))
 				return check_says("hold %d is %s, and nobody has it", hold,
 								  lt_state_names[h->state]);
-			if ((h->state == HOLD_LOST) != (h->lost != LOST_NOT))
-				return check_says("hold %d is %s, and was lost for reason %d", hold,
-								  lt_state_names[h->state], h->lost);
+			if (h->state == HOLD_LOST && h->as.lost.reason == LOST_NOT)
+				return check_says("hold %d was lost for no reason", hold);
 			return NULL;
 		case HOLD_HANDED:
 			if (!is_session(h->session) || has_scopes(h) ||
@@ -132,9 +131,9 @@ check_hold_state(LrIndex hold)
 		case HOLD_ORPHAN:
 			if (h->session != LR_NONE || has_scopes(h))
 				return check_says("orphan %d belongs to somebody", hold);
-			if (h->traces == 0 || h->expiry.ends_at == 0)
+			if (h->traces == 0 || h->lasts == 0)
 				return check_says("orphan %d is nowhere, or for ever", hold);
-			count = &h->as.orphan.count;
+			count = &h->as.count;
 			if (h->given.owed && (count->sent < 0 || (count->sent > 0 && count->first_at == 0)))
 				return check_says("orphan %d was asked for %d times, first at " INT64_FORMAT,
 								  hold, count->sent, count->first_at);
@@ -159,14 +158,14 @@ check_hold_watched(LrIndex hold)
 
 	if (h->claim.owner == 0)
 		return check_says("hold %d is %s without an owner", hold, lt_state_names[h->state]);
-	if ((h->state == HOLD_HELD || h->state == HOLD_HANDED || h->state == HOLD_RELEASING) &&
+	if ((lt_is_had(h) || h->state == HOLD_RELEASING) &&
 		(h->traces & STORE_BIT(h->claim.store)) == 0)
 		return check_says("hold %d is %s in store %d, and has no trace there", hold,
 						  lt_state_names[h->state], h->claim.store);
 	if (h->state == HOLD_HELD &&
 		lt_read_due(hold, h->claim.store) > lr_later(lt_deadline(hold), lr_now()))
 		return check_says("hold %d is due after its lease has ended", hold);
-	if (h->state == HOLD_ORPHAN || h->state == HOLD_LOST)
+	if (lt_is_left(h))
 		for (int s = 0; s < STORE_COUNT; s++)
 			if ((h->traces & STORE_BIT(s)) != 0 && lt_read_due(hold, s) >= LR_NEVER)
 				return check_says("hold %d is %s, and never due in store %d", hold,

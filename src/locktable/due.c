@@ -25,12 +25,12 @@
 #define GIVE_BACK_WITHIN	(10 * LR_US_PER_S)
 
 /*
- * due_is_to_repair --- may some of several masters not have it?
+ * due_is_to_look --- is it time to ask for what is left of it?
  */
 static bool
-due_is_to_repair(const LrHold *h)
+due_is_to_look(const LrHold *h)
 {
-	return h->as.held.repair_at != 0 && h->as.held.repair_at <= lr_now();
+	return h->as.held.look_at != 0 && h->as.held.look_at <= lr_now();
 }
 
 /*
@@ -45,8 +45,7 @@ due_decide_here(LrIndex hold, bool connected, int64 again)
 {
 	LrHold	   *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
-	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) ||
-		h->as.held.watch_at != 0 || due_is_to_repair(h);
+	bool		asked = lt_renew_lease_ms(h) > 0 || lt_is_to_be_asked(h) || due_is_to_look(h);
 
 	if (!asked)
 		lt_set_due(hold, h->claim.store, lt_due_of_held(h, deadline));
@@ -100,17 +99,16 @@ due_decide(LrIndex hold, StoreId store, int64 now, bool connected, int64 again)
 	if (h->state == HOLD_HELD ||
 		(h->state == HOLD_HANDED && h->claim.store == store && lt_deadline(hold) > now))
 		return due_decide_here(hold, connected, again);
-	if ((h->state == HOLD_ORPHAN || h->state == HOLD_LOST) &&
-		(h->traces & STORE_BIT(store)) != 0)
+	if (lt_is_left(h) && (h->traces & STORE_BIT(store)) != 0)
 	{
 		lt_set_due(hold, store, again);
 		if (!connected)
 			return DUE_NOTHING;
+		if (h->given.owed)
+			return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
 		if (h->state == HOLD_ORPHAN)
-			h->as.orphan.sent.repeated = true;
-		if (!h->given.owed)
-			return DUE_GIVE_BACK;
-		return lt_decide_owed(hold, store, now) ? DUE_COUNT : DUE_DROP;
+			h->as.sent.repeated = true;
+		return DUE_GIVE_BACK;
 	}
 
 	/* It is being handed over or released, and that sets the next due time, if any. */
@@ -137,8 +135,7 @@ due_is_due(LrIndex hold, StoreId store, int64 due, int64 now)
 	if (due - LR_EARLY_MAX > now)
 		return false;
 	if (h->state == HOLD_HELD && h->claim.store == store && h->renewal.refusals == 0 &&
-		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->as.held.watch_at &&
-		due != h->as.held.repair_at)
+		due == lt_due_of_held(h, lt_deadline(hold)) && due != h->as.held.look_at)
 		early = lr_early_renewal(lt_renew_lease_ms(h) * LR_US_PER_MS);
 	return due - early <= now;
 }
@@ -159,8 +156,8 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 	item->not_after = not_after;
 	item->at_old_place = lt_is_at_old_place(h, store);
 	item->nodes = item->action == DUE_RENEW || h->state == HOLD_ORPHAN ? h->nodes : 0;
-	item->ends_at = h->expiry.ends_at;
-	item->repair_at = item->action == DUE_RENEW ? h->as.held.repair_at : 0;
+	item->ends_at = h->lasts;
+	item->look_at = item->action == DUE_RENEW ? h->as.held.look_at : 0;
 	memset(op, 0, sizeof(StoreOp));
 	op->lock_kind = h->kind;
 	op->store = store;
@@ -183,7 +180,7 @@ due_fill_item(LrIndex hold, StoreId store, int64 now, int64 not_after, DueItem *
 		 * others may have shortened the lease, or some masters may not have the lock, it
 		 * asks for what is left.
 		 */
-		op->lease_ms = h->as.held.watch_at != 0 || due_is_to_repair(h) ?
+		op->lease_ms = due_is_to_look(h) ?
 			lr_later((lt_deadline(hold) - now) / LR_US_PER_MS, 0) : 1;
 		op->min_replicas = 0;
 	}
@@ -237,9 +234,7 @@ typedef struct DueFound
 static int64
 due_ends(LrIndex hold, int64 due)
 {
-	HoldState	state = lt_holds[hold].state;
-
-	return state == HOLD_HELD || state == HOLD_HANDED ? lt_deadline(hold) : due + GIVE_BACK_WITHIN;
+	return lt_is_had(&lt_holds[hold]) ? lt_deadline(hold) : due + GIVE_BACK_WITHIN;
 }
 
 static int

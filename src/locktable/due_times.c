@@ -286,10 +286,8 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 	int64		due = deadline -
 		lr_left_at_renewal(lt_renew_lease_ms(hold) * LR_US_PER_MS);
 
-	if (hold->as.held.watch_at != 0)
-		due = lr_earlier(due, hold->as.held.watch_at);
-	if (hold->as.held.repair_at != 0)
-		due = lr_earlier(due, hold->as.held.repair_at);
+	if (hold->as.held.look_at != 0)
+		due = lr_earlier(due, hold->as.held.look_at);
 
 	/* If the host has been up for less than the lease, this can be 0, which means "never". */
 	return lr_later(due, 1);
@@ -303,10 +301,12 @@ lt_due_of_held(const LrHold *hold, int64 deadline)
 void
 lt_watch_from(LrHold *hold, int64 now, int64 left_ms)
 {
+	LrHeld	   *held = &hold->as.held;
 	int64		most = lr_kind(hold->kind)->watched_ms;
+	int64		at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
 
 	if (most > 0)
-		hold->as.held.watch_at = now + Max(Min(most, left_ms / 3), WATCH_LEAST_MS) * LR_US_PER_MS;
+		held->look_at = held->look_at != 0 ? lr_earlier(held->look_at, at) : at;
 }
 
 /*
@@ -428,12 +428,11 @@ lt_repair_now(StoreId store)
 	{
 		LrHold	   *h = &lt_holds[i];
 
-		if (h->as.held.repair_at == 0 || !lt_lock_slot(i))
+		if (h->as.held.look_at == 0 || !lt_lock_slot(i))
 			continue;
-		if (h->claim.store == store && h->as.held.repair_at != 0 &&
-			(h->state == HOLD_HELD || h->state == HOLD_HANDED))
+		if (h->claim.store == store && lt_is_had(h) && h->as.held.look_at != 0)
 		{
-			h->as.held.repair_at = now;
+			h->as.held.look_at = now;
 			lt_set_due(i, store, now);
 		}
 		lt_unlock();

@@ -55,11 +55,12 @@ grant_tokens(LrHold *h, const StoreOp *op)
 
 	h->given.fence = token;
 	h->given.fence_store = op->store;
+	h->given.fenced = true;
 	if (h->state != HOLD_HELD)
 		return;
-	reserve->used = token;
-	reserve->left = store_last_token(token, op->amount) - token;
-	reserve->moves = op->moves;
+	reserve->left = op->moves >> 32 == h->claim.moves ?
+		store_last_token(token, op->amount) - token : 0;
+	reserve->topology = (uint32) op->moves;
 }
 
 /*
@@ -144,7 +145,7 @@ grant_conflicts(LrKey *key, KindId kind, int64 now)
 			h->state == HOLD_RELEASING)
 			continue;
 		conflict = true;
-		if (placed && (h->state == HOLD_HELD || h->state == HOLD_HANDED))
+		if (placed && lt_is_had(h))
 			lt_set_due(hold, h->claim.store, now);
 	}
 	return conflict;
@@ -176,9 +177,9 @@ grant_is_overtaken(StoreId store, int64 judged_at)
  *
  * A master that is away gets the lock when the watchdog finds that it is back.
  *
- *	 session: repair_at = LR_NEVER		watchdog: the master is there
+ *	 session: look_at = LR_NEVER		watchdog: the master is there
  *	 barrier							barrier
- *	 is the master there?				look at repair_at of all holds
+ *	 is the master there?				look at look_at of all holds
  *
  * So at least one of the two sees the other's write.
  */
@@ -187,11 +188,12 @@ grant_repair(LrIndex hold, uint32 without)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	h->as.held.repair_at = LR_NEVER;
+	if (h->as.held.look_at == 0)
+		h->as.held.look_at = LR_NEVER;
 	pg_memory_barrier();
 	if (!masters_are_there(h->claim.place, without))
 		return;
-	h->as.held.repair_at = lr_now() + REPAIR_AFTER;
+	h->as.held.look_at = lr_earlier(h->as.held.look_at, lr_now() + REPAIR_AFTER);
 	lt_set_due_in_own(hold);
 }
 

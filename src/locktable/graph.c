@@ -360,7 +360,7 @@ rows_add(RowBuffer *buf, LrIndex hold, LockScope scope)
 	row->amount = h->given.amount;
 	row->placed = h->state == HOLD_WAITING && s->wait.state == WAIT_PLACED;
 	row->owner = h->claim.owner;
-	row->fence = h->given.fence;
+	row->fence = h->given.fenced ? h->given.fence : 0;
 	row->renewals = h->renewal.n;
 	row->deadline = lt_deadline(hold);
 	row->waiting_since = waits ? s->wait.since : 0;

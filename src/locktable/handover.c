@@ -162,7 +162,7 @@ handover_to(LrIndex session, LrIndex hold)
 	h->state = HOLD_HANDED;
 	h->session = session;
 	h->renewal.committing = false;
-	h->given.fence = 0;
+	h->given.fenced = false;
 	h->renewal.n = 0;
 	lt_add_to_wake(session);
 }
@@ -372,10 +372,11 @@ lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 
 	lt_lock_hold(hold);
 	taken = h->state == HOLD_HELD && h->as.held.reserve.left > 0 &&
-		h->as.held.reserve.moves == lt_moves(h);
+		h->as.held.reserve.topology == (uint32) lt_moves(h);
 	if (taken)
 	{
-		h->given.fence = ++h->as.held.reserve.used;
+		h->given.fence++;
+		h->given.fenced = true;
 		h->as.held.reserve.left--;
 	}
 	*store = h->given.fence_store;

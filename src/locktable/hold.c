@@ -69,7 +69,7 @@ hold_copy_view(LrIndex hold, HoldView *view)
 	view->promised_ms = lt_promised_ms(hold);
 	view->owner = h->claim.owner;
 	memcpy(view->id, h->given.id, STORE_ID_LEN);
-	view->fence = h->given.fence;
+	view->fence = h->given.fenced ? h->given.fence : 0;
 	view->fence_store = h->given.fence_store;
 	view->guard = GUARD_OFF;
 	for (int i = 0; i < SCOPE_COUNT; i++)
@@ -102,7 +102,7 @@ lt_store_of_key(const LrName *name)
 	key = lt_find_key(name->data, name->len, name->hash);
 	if (key != LR_NONE)
 		for (LrIndex i = lt_keys[key].first_hold; i != LR_NONE; i = lt_holds[i].next)
-			if (lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED)
+			if (lt_is_had(&lt_holds[i]))
 				store = lt_holds[i].claim.store;
 	lt_unlock();
 	return store;
@@ -162,7 +162,7 @@ lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 	rows = lt_hold_rows(h) + (second ? 1 : 0);
 	h->scope[scope] = *part;
 	if (part->count > 0)
-		lt_ask_longer(&h->expiry, part->lease_ms);
+		lt_ask_longer(h, part->lease_ms);
 	lt_free_rows(rows - lt_hold_rows(h));
 	if (deadline != 0)
 		hold_note_answer(hold, deadline, moves);
@@ -200,7 +200,7 @@ void
 lt_note_lease(LrIndex hold, int64 lease_ms)
 {
 	lt_lock_hold(hold);
-	lt_ask_longer(&lt_holds[hold].expiry, lease_ms);
+	lt_ask_longer(&lt_holds[hold], lease_ms);
 	lt_unlock();
 }
 
@@ -264,7 +264,7 @@ lt_is_held(const StoreOp *op)
 
 	if (!lt_lock_owned(op->hold, op->owner))
 		return false;
-	held = lt_holds[op->hold].state == HOLD_HELD || lt_holds[op->hold].state == HOLD_HANDED;
+	held = lt_is_had(&lt_holds[op->hold]);
 	lt_unlock();
 	return held;
 }
@@ -430,8 +430,8 @@ lt_leave_sent(LrIndex hold)
 	Assert(h->state == HOLD_RELEASING);
 	hold_note_stay(hold, h->as.held.here_from);
 	lt_leave_until(hold, now + SENT_REPEAT);
-	h->as.orphan.sent.pid = MyProcPid;
-	h->as.orphan.sent.until = now + SENT_PATIENCE;
+	h->as.sent.pid = MyProcPid;
+	h->as.sent.until = now + SENT_PATIENCE;
 	lt_unlock();
 }
 
@@ -448,7 +448,7 @@ sent_note_loss(const LrHold *h, const StoreOp *op)
 	scope[SCOPE_XACT].count = 1;
 	lr_count(STAT_LOSSES);
 	losses_note(&loss, lt_reason_of(op), lt_taken_by(op));
-	losses_add(h->as.orphan.sent.pid, key->name, key->name_len, scope, &loss);
+	(void) losses_add(h->as.sent.pid, key->name, key->name_len, scope, &loss);
 	lt_add_watchdog();
 }
 
@@ -470,10 +470,10 @@ lt_end_sent(const StoreOp *op)
 
 	if (!lt_lock_owned(hold, op->owner))
 		return false;
-	Assert(h->state == HOLD_ORPHAN && h->as.orphan.sent.pid == MyProcPid);
+	Assert(h->state == HOLD_ORPHAN && h->as.sent.pid == MyProcPid);
 	if (op->outcome == STORE_UNKNOWN)
-		h->as.orphan.sent.pid = 0;
-	else if ((released || !h->as.orphan.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
+		h->as.sent.pid = 0;
+	else if ((released || !h->as.sent.repeated) && !lt_is_past(h->key, op->sent.topology))
 	{
 		if (released)
 		{
@@ -482,7 +482,7 @@ lt_end_sent(const StoreOp *op)
 		}
 		else
 			sent_note_loss(h, op);
-		h->as.orphan.sent.until = 0;
+		h->as.sent.until = 0;
 		lt_forget_trace(h, op->store);
 		if (h->traces == 0)
 			lt_free_and_nudge(hold);
@@ -503,8 +503,8 @@ lt_find_sent(const LrKey *key, KindId kind, int64 now)
 	if (!lt_has_kinds(key, lr_kind(kind)->excludes) || !lr_watchdog_running())
 		return LR_NONE;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].as.orphan.sent.until > now &&
-			lt_holds[i].as.orphan.sent.pid != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
+		if (lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].as.sent.until > now &&
+			lt_holds[i].as.sent.pid != MyProcPid && lr_kinds_conflict(kind, lt_holds[i].kind))
 			return i;
 	return LR_NONE;
 }
@@ -519,8 +519,8 @@ lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now, int64 *look_again)
 
 	if (sent == LR_NONE)
 		return false;
-	if (!lt_holds[sent].as.orphan.sent.repeated)
+	if (!lt_holds[sent].as.sent.repeated)
 		lt_set_due(sent, lt_holds[sent].claim.store, now);
-	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].as.orphan.sent.until;
+	*look_again = w->state == WAIT_PLACED ? now + SENT_POLL : lt_holds[sent].as.sent.until;
 	return true;
 }

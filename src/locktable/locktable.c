@@ -121,8 +121,8 @@ lt_init_table(void)
 	lt_init_pool(&lt_table->key_pool);
 	lt_init_pool(&lt_table->hold_pool);
 	memset(lt_table->forced, 0, sizeof(lt_table->forced));
-	lt_table->losses.first = 0;
-	pg_atomic_init_u32(&lt_table->losses.n, 0);
+	pg_atomic_init_u32(&lt_table->losses.added, 0);
+	pg_atomic_init_u32(&lt_table->losses.taken, 0);
 	pg_atomic_init_u64(&lt_table->losses.left_out, 0);
 }
 
@@ -378,30 +378,26 @@ lt_nothing_due(LrIndex hold)
  * lt_ask_longer --- from now on, a store may have the lock for a lease of that length
  */
 void
-lt_ask_longer(LrExpiry *expiry, int64 lease_ms)
+lt_ask_longer(LrHold *h, int64 lease_ms)
 {
-	expiry->asked_ms = Max(expiry->asked_ms, lease_ms);
-	if (expiry->ends_at != 0)
-		expiry->ends_at = lr_later(expiry->ends_at, lr_now() + lr_call_budget() +
-								   lease_ms * LR_US_PER_MS);
+	int64		from = lt_is_left(h) ? lr_now() + lr_call_budget() : 0;
+
+	h->lasts = lr_later(h->lasts, from + lease_ms * LR_US_PER_MS);
 }
 
 /*
  * expire_with --- a store may have the lock for as long as one that is gone
  *
- * If both ends are known, it is the later one: what is gone was not renewed any more, and
- * may have been given up only then, as its release was refused.
+ * What was left to the watchdog was not renewed any more, and may have been given up only when
+ * it had ended, as its release was refused.
  */
 static void
-expire_with(LrExpiry *expiry, const LrExpiry *gone)
+expire_with(LrHold *h, const LrHold *gone)
 {
-	if (expiry->ends_at == 0 || gone->ends_at == 0)
-		lt_ask_longer(expiry, gone->asked_ms);
+	if (!lt_is_left(gone))
+		lt_ask_longer(h, gone->lasts / LR_US_PER_MS);
 	else
-	{
-		expiry->asked_ms = Max(expiry->asked_ms, gone->asked_ms);
-		expiry->ends_at = lr_later(expiry->ends_at, gone->ends_at);
-	}
+		h->lasts = lr_later(h->lasts, gone->lasts - (lt_is_left(h) ? 0 : lr_now()));
 }
 
 /*
@@ -417,7 +413,7 @@ note_beside(const LrKey *key, const LrHold *gone)
 		return;
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (kindset_has(beside, lt_holds[i].kind))
-			expire_with(&lt_holds[i].expiry, &gone->expiry);
+			expire_with(&lt_holds[i], gone);
 }
 
 /*
@@ -503,8 +499,8 @@ bool
 lt_has_ordered_hold(const LrKey *key)
 {
 	for (LrIndex i = key->first_hold; i != LR_NONE; i = lt_holds[i].next)
-		if ((lt_holds[i].state == HOLD_HELD || lt_holds[i].state == HOLD_HANDED) &&
-			lr_kind(lt_holds[i].kind)->placed && !lr_kind(lt_holds[i].kind)->passing)
+		if (lt_is_had(&lt_holds[i]) && lr_kind(lt_holds[i].kind)->placed &&
+			!lr_kind(lt_holds[i].kind)->passing)
 			return true;
 	return false;
 }

@@ -508,11 +508,11 @@ extern void lt_lose_forced(const LrName *name, const char *owner_text);
  * Note how a lock was lost; taken_by may be NULL.  And make a record of that for the server
  * log: a session has lost a lock that it held in these scopes.  This neither raises nor
  * allocates, and may be called with a partition lock held.  The caller has to wake the
- * watchdog afterwards.
+ * watchdog afterwards.  Returns the number of the record; 0: there was no room for it.
  */
 extern void losses_note(LockLoss *loss, LostReason reason, const char *taken_by);
-extern void losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-					   const LockLoss *loss);
+extern uint32 losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+						 const LockLoss *loss);
 
 /* ----------
  * A session that has the store count something

@@ -134,19 +134,19 @@ typedef struct LrClaim
 /* What a store gave with the lock, or has to count. */
 typedef struct LrGiven
 {
-	int64		fence;			/* fencing token; 0 = none */
+	int64		fence;			/* the last fencing token of the hold; 0 = none */
 	int64		amount;			/* as in StoreOp */
 	uint8		id[STORE_ID_LEN];	/* likewise */
 	StoreId		fence_store:8;	/* that issued the token */
+	bool		fenced;			/* it is the token of the present session */
 	bool		owed;			/* the store has to count it, not to release it */
 } LrGiven;
 
-/* Fencing tokens in reserve for sessions that a hold is handed to. */
+/* Fencing tokens in reserve, after that of the hold, for sessions that it is handed to. */
 typedef struct LrReserve
 {
-	int64		used;			/* the last one that was used, */
-	uint64		moves;			/* lt_moves() when they were requested, */
-	int			left;			/* and how many are left */
+	uint32		topology;		/* the epoch of the master that has issued them */
+	int			left;			/* how many are left */
 } LrReserve;
 
 /* A change that a store is to count, left to the watchdog. */
@@ -176,40 +176,34 @@ typedef struct LrRenewal
 								 * the caller chose its lease */
 } LrRenewal;
 
-/* How long stores may have it, whatever its session knows. */
-typedef struct LrExpiry
-{
-	int64		asked_ms;		/* the longest lease that was requested, answered or not,
-								 * or that a scope has */
-	int64		ends_at;		/* orphan: when all stores will have let it expire; 0 =
-								 * unknown */
-} LrExpiry;
-
 /* A lock that its session has, is handed or releases. */
 typedef struct LrHeld
 {
 	int64		here_from;		/* see LrKey */
-	int64		watch_at;		/* kinds whose lease others may shorten: when to
-								 * look at the latest */
-	int64		repair_at;		/* several masters, some of which may not have it: when
-								 * to renew it, so that they get it; LR_NEVER = when one
-								 * is back */
+	int64		look_at;		/* when to ask for what is left of it, whether it is
+								 * renewed or not, as others may have shortened the lease
+								 * or some of several masters may not have it; LR_NEVER =
+								 * when one of these is back; 0 = not */
 	LrReserve	reserve;
 } LrHeld;
 
-/* What an orphan was. */
-typedef struct LrOrphan
+/* How it was lost; see LockLoss. */
+typedef struct LrLost
 {
-	LrSent		sent;
-	LrCount		count;
-} LrOrphan;
+	TimestampTz at;
+	uint32		record;			/* the number of its LossRecord, which says by whom it
+								 * was taken, for as long as it is in the ring; 0 = it
+								 * has none */
+	LostReason	reason:8;
+} LrLost;
 
 /* What only some states have; all 0 when a hold comes to another member. */
 typedef union LrOfState
 {
 	LrHeld		held;			/* HELD, HANDED, RELEASING */
-	LrOrphan	orphan;			/* ORPHAN */
-	char		taken_by[LR_OWNER_MAX]; /* LOST; see LockLoss */
+	LrLost		lost;			/* LOST */
+	LrSent		sent;			/* ORPHAN: what the store has to release, */
+	LrCount		count;			/* or (LrGiven.owed) to count */
 } LrOfState;
 
 typedef struct LrHold
@@ -221,7 +215,6 @@ typedef struct LrHold
 	KindId		kind:8;
 	HoldState	state:8;
 	uint8		traces;			/* STORE_BITs of stores where our owner may be */
-	LostReason	lost:8;
 	uint32		nodes;			/* bits of those of several nodes that may have it; of
 								 * an orphan: 0, or those that may still have it when
 								 * most have released it */
@@ -232,11 +225,13 @@ typedef struct LrHold
 								 * STORE_LATE_CREATES up to which a create that was
 								 * not answered may still run there; 0 = none */
 	int64		keep_until;		/* see LockTerms */
-	LrExpiry	expiry;
+	int64		lasts;			/* the longest lease that was requested, answered or not,
+								 * or that a scope has (microseconds); once its session
+								 * has it no more (lt_is_left): until when stores may
+								 * have it */
 	LrRenewal	renewal;
 	LrGiven		given;
 	ScopeHold	scope[SCOPE_COUNT];
-	TimestampTz lost_at;
 	LrOfState	as;
 } LrHold;
 
@@ -354,11 +349,14 @@ typedef struct LrForced
 	uint64		owner;
 } LrForced;
 
-/* The ring is written under its lock; "n" is also read, and "left_out" used, without. */
+/*
+ * The records from "taken" on are new, up to "added".  The ring is written under its lock;
+ * both numbers are also read, and "left_out" used, without.
+ */
 typedef struct LrLosses
 {
-	int			first;
-	pg_atomic_uint32 n;			/* in the ring */
+	pg_atomic_uint32 added;
+	pg_atomic_uint32 taken;
 	pg_atomic_uint64 left_out;	/* neither logged nor counted in the log yet */
 	LossRecord	ring[LT_LOSSES];
 } LrLosses;
@@ -458,6 +456,20 @@ lt_moves(const LrHold *h)
 		(lr_store_can(h->claim.store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
 }
 
+/* Has no session it any more? */
+static inline bool
+lt_is_left(const LrHold *h)
+{
+	return h->state == HOLD_LOST || h->state == HOLD_ORPHAN;
+}
+
+/* Has a session it, or was handed it? */
+static inline bool
+lt_is_had(const LrHold *h)
+{
+	return h->state == HOLD_HELD || h->state == HOLD_HANDED;
+}
+
 /* A time in shared memory that others may write. */
 static inline int64
 lt_read_time(pg_atomic_uint64 *t)
@@ -510,6 +522,9 @@ extern void lt_add_watchdog(void);
 extern void lt_wake_session(LrIndex session);
 extern void lt_make_wake_room(void);
 
+/* The loss of a record, as long as that is in the ring; partition lock held. */
+extern void losses_find(uint32 number, LockLoss *loss);
+
 /* locktable.c: the locks themselves. */
 extern LWLock *lt_lwlock(uint32 n);
 
@@ -546,7 +561,7 @@ extern int64 lt_here_since(StoreId store, int64 when);
 
 /* Link, unlink and free; partition lock held. */
 extern void lt_link_hold(LrIndex hold);
-extern void lt_ask_longer(LrExpiry *expiry, int64 lease_ms);
+extern void lt_ask_longer(LrHold *h, int64 lease_ms);
 extern void lt_unlink_hold(LrIndex hold);
 
 /*
@@ -579,7 +594,6 @@ lt_reason_of(const StoreOp *op)
 
 /* lose.c; partition lock held. */
 extern void lt_copy_loss(const LrHold *h, LockLoss *loss);
-extern void lt_note_end(LrIndex hold);
 extern void lt_lose_if_expired(LrIndex hold);
 extern void lt_leave_to_watchdog(LrIndex hold);
 extern void lt_leave_until(LrIndex hold, int64 due);

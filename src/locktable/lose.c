@@ -47,9 +47,33 @@ lose_tell(const LrHold *h)
 void
 lt_copy_loss(const LrHold *h, LockLoss *loss)
 {
-	loss->at = h->lost_at;
-	loss->reason = h->lost;
-	strlcpy(loss->taken_by, h->state == HOLD_LOST ? h->as.taken_by : "", LR_OWNER_MAX);
+	memset(loss, 0, sizeof(LockLoss));
+	if (h->state != HOLD_LOST)
+		return;
+	losses_find(h->as.lost.record, loss);
+	loss->at = h->as.lost.at;
+	loss->reason = h->as.lost.reason;
+}
+
+/*
+ * lose_note_end --- a hold is no longer renewed: note when it will have expired in the
+ * stores
+ *
+ * A renewal may have run just now.  What its session has asked for may still run for the
+ * time of a call, if it does not know yet that the lock is lost; so may a create that was
+ * not answered.  A release has to wait for that by the store's clock, too (not_after).
+ */
+static void
+lose_note_end(LrIndex hold, bool asks)
+{
+	LrHold	   *h = &lt_holds[hold];
+	int64		keep_until = h->state == HOLD_WAITING ?
+		lt_sessions[h->session].wait.terms.keep_until : lr_later(lt_deadline(hold), h->keep_until);
+
+	if (lt_is_left(h))
+		return;
+	h->lasts = lr_later(lr_now() + h->lasts + (asks || h->not_after != 0 ? lr_call_budget() : 0),
+						keep_until);
 }
 
 /*
@@ -85,17 +109,17 @@ lose_locked(LrIndex hold, LostReason reason, const char *taken_by)
 	else if (reason == LOST_DELETED && lt_deadline(hold) <= lr_now())
 		reason = LOST_EXPIRED;
 	losses_note(&loss, reason, taken_by);
+	lose_note_end(hold, true);
 	h->state = HOLD_LOST;
-	h->lost = reason;
-	h->lost_at = loss.at;
-	strlcpy(h->as.taken_by, loss.taken_by, LR_OWNER_MAX);
+	h->as.lost = (LrLost) {.at = loss.at,.reason = reason};
 	lt_set_due_in_traces(hold, lr_now());
 	lt_nudge_after(lt_key_of(hold), h->kind);
 	pg_atomic_fetch_add_u32(&lt_sessions[h->session].nlost, 1);
 	if (lr_kind(h->kind)->passing || reason == LOST_WAITING)
 		return;
 	lr_count(STAT_LOSSES);
-	losses_add(lt_sessions[h->session].pid, key->name, key->name_len, h->scope, &loss);
+	h->as.lost.record = losses_add(lt_sessions[h->session].pid, key->name, key->name_len,
+								   h->scope, &loss);
 	lt_add_watchdog();
 	lose_tell(h);
 }
@@ -139,9 +163,7 @@ lt_lose_if_expired(LrIndex hold)
 bool
 lt_is_live(LrIndex hold, int64 now)
 {
-	HoldState	state = lt_holds[hold].state;
-
-	return (state == HOLD_HELD || state == HOLD_RELEASING || state == HOLD_HANDED) &&
+	return (lt_is_had(&lt_holds[hold]) || lt_holds[hold].state == HOLD_RELEASING) &&
 		lt_deadline(hold) > now;
 }
 
@@ -209,31 +231,6 @@ lt_is_being_given_back(const LrKey *key, KindId kind, const uint8 *id)
 }
 
 /*
- * lt_note_end --- a hold is no longer renewed: note when it will have expired in the
- * stores
- *
- * A renewal may have run just now.  A create that was not answered may still run for
- * the time of a call; a release has to wait for that by the store's clock, too
- * (not_after).
- */
-void
-lt_note_end(LrIndex hold)
-{
-	LrHold	   *h = &lt_holds[hold];
-	int64		runs_until = lr_now();
-
-	if (h->expiry.ends_at != 0)
-		return;
-	if (h->not_after != 0)
-		runs_until = lr_now() + lr_call_budget();
-	h->expiry.ends_at = runs_until + h->expiry.asked_ms * LR_US_PER_MS;
-	if (h->state == HOLD_WAITING)
-		h->expiry.ends_at = Max(h->expiry.ends_at, lt_sessions[h->session].wait.terms.keep_until);
-	else
-		h->expiry.ends_at = lr_later(h->expiry.ends_at, lr_later(lt_deadline(hold), h->keep_until));
-}
-
-/*
  * lt_leave_until --- the hold has no session any more; the watchdog releases it then
  */
 void
@@ -241,7 +238,7 @@ lt_leave_until(LrIndex hold, int64 due)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	lt_note_end(hold);
+	lose_note_end(hold, false);
 	lt_free_rows(lt_hold_rows(h) - 1);
 	h->nodes = 0;
 	memset(h->scope, 0, sizeof(h->scope));
@@ -299,7 +296,7 @@ lt_drop_lost_locked(LrIndex hold)
 		pg_atomic_fetch_sub_u32(&lt_sessions[LrMyProcNumber].nlost, 1);
 	if (h->traces == 0)
 		lt_free_hold(hold);
-	else if (h->lost == LOST_EXPIRED)
+	else if (h->as.lost.reason == LOST_EXPIRED)
 		lt_make_orphan(hold);
 	else
 		lt_leave_to_watchdog(hold);

@@ -105,10 +105,10 @@ lt_leave_owed(LrIndex hold, const StoreOp *op)
 	lt_lock_hold(hold);
 	Assert(h->state == HOLD_OWED);
 	lt_first_trace(h, lt_claim_of(op, h->key));
-	h->expiry.ends_at = lr_now() + OWED_REPEATED;
+	h->lasts = OWED_REPEATED;
 	lt_make_orphan(hold);
-	h->as.orphan.count.first_at = op->sent.at;
-	h->as.orphan.count.sent = op->sent.at != 0;
+	h->as.count.first_at = op->sent.at;
+	h->as.count.sent = op->sent.at != 0;
 	lt_unlock();
 }
 
@@ -128,14 +128,14 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 {
 	LrHold	   *h = &lt_holds[hold];
 
-	if (h->as.orphan.count.sent == 0)
+	if (h->as.count.sent == 0)
 	{
-		h->as.orphan.count.first_at = now;
+		h->as.count.first_at = now;
 		lt_note_place(h, store);
 	}
-	else if (lt_is_at_old_place(h, store) || now - h->as.orphan.count.first_at >= OWED_REPEATED)
+	else if (lt_is_at_old_place(h, store) || now - h->as.count.first_at >= OWED_REPEATED)
 		return false;
-	h->as.orphan.count.sent++;
+	h->as.count.sent++;
 	return true;
 }
 
@@ -146,7 +146,7 @@ lt_not_counted(const DueItem *item)
 
 	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return;
-	h->as.orphan.count.sent--;
+	h->as.count.sent--;
 	lt_unlock();
 }
 
@@ -167,7 +167,7 @@ lt_was_sent_once(const DueItem *item)
 
 	if (!lt_lock_owned(item->op.hold, item->op.owner))
 		return false;
-	once = lt_holds[item->op.hold].as.orphan.count.sent == 1;
+	once = lt_holds[item->op.hold].as.count.sent == 1;
 	lt_unlock();
 	return once;
 }

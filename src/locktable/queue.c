@@ -225,7 +225,7 @@ lt_init_waiting_hold(LrIndex hold, LrIndex key, const LockTerms *terms)
 	h->kind = terms->kind;
 	memcpy(h->given.id, terms->id, STORE_ID_LEN);
 	h->given.amount = terms->amount;
-	h->expiry.asked_ms = terms->lease_ms;
+	h->lasts = terms->lease_ms * LR_US_PER_MS;
 	h->key = key;
 	h->session = LrMyProcNumber;
 	h->next = LR_NONE;

@@ -391,35 +391,63 @@ losses_fill(LossRecord *r, int pid, const char *name, int len,
 	memcpy(r->name, name, len);
 }
 
+static LossRecord *
+losses_record(uint32 number)
+{
+	return &lt_table->losses.ring[number % LT_LOSSES];
+}
+
 /*
- * losses_add --- add a record; if the ring is full, only count the loss
+ * losses_new --- how many records has the watchdog yet to take?
  */
-void
+static uint32
+losses_new(void)
+{
+	return pg_atomic_read_u32(&lt_table->losses.added) -
+		pg_atomic_read_u32(&lt_table->losses.taken);
+}
+
+/*
+ * losses_add --- add a record and return its number; if the ring is full, only count the
+ * loss
+ */
+uint32
 losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 		   const LockLoss *loss)
 {
-	uint32		n;
+	uint32		number = 0;
 
 	LWLockAcquire(lt_lwlock(LT_LOSSES_LOCK), LW_EXCLUSIVE);
-	n = pg_atomic_read_u32(&lt_table->losses.n);
-	if (n < LT_LOSSES)
+	if (losses_new() < LT_LOSSES)
 	{
-		losses_fill(&lt_table->losses.ring[(lt_table->losses.first + n) % LT_LOSSES], pid, name,
-					len, scope, loss);
-		pg_atomic_write_u32(&lt_table->losses.n, n + 1);
+		number = pg_atomic_add_fetch_u32(&lt_table->losses.added, 1);
+		losses_fill(losses_record(number), pid, name, len, scope, loss);
 	}
 	else
 		pg_atomic_fetch_add_u64(&lt_table->losses.left_out, 1);
 	LWLockRelease(lt_lwlock(LT_LOSSES_LOCK));
+	return number;
 }
 
 /*
- * losses_any --- are there records in the ring?
+ * losses_find --- copy the loss of a record, unless a later one has its room by now
+ */
+void
+losses_find(uint32 number, LockLoss *loss)
+{
+	LWLockAcquire(lt_lwlock(LT_LOSSES_LOCK), LW_SHARED);
+	if (number != 0 && pg_atomic_read_u32(&lt_table->losses.added) - number < LT_LOSSES)
+		*loss = losses_record(number)->lost;
+	LWLockRelease(lt_lwlock(LT_LOSSES_LOCK));
+}
+
+/*
+ * losses_any --- are there records to be logged?
  */
 bool
 losses_any(void)
 {
-	return pg_atomic_read_u32(&lt_table->losses.n) > 0;
+	return losses_new() > 0;
 }
 
 /*
@@ -431,15 +459,10 @@ losses_any(void)
 bool
 losses_take(LossRecord *r)
 {
-	uint32		n;
-
 	if (!losses_any())
 		return false;
 	LWLockAcquire(lt_lwlock(LT_LOSSES_LOCK), LW_EXCLUSIVE);
-	n = pg_atomic_read_u32(&lt_table->losses.n);
-	*r = lt_table->losses.ring[lt_table->losses.first];
-	lt_table->losses.first = (lt_table->losses.first + 1) % LT_LOSSES;
-	pg_atomic_write_u32(&lt_table->losses.n, n - 1);
+	*r = *losses_record(pg_atomic_add_fetch_u32(&lt_table->losses.taken, 1));
 	LWLockRelease(lt_lwlock(LT_LOSSES_LOCK));
 	return true;
 }

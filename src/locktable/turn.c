@@ -227,7 +227,7 @@ turn_orphan(LrIndex hold, const StoreOp *create)
 	}
 	lt_leave_to_watchdog(hold);
 	if (create->store == current_store())
-		lt_holds[hold].as.orphan.sent.until = lr_now() + SENT_PATIENCE;
+		lt_holds[hold].as.sent.until = lr_now() + SENT_PATIENCE;
 }
 
 /*

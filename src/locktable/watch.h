@@ -37,7 +37,7 @@ typedef struct DueItem
 	int64		ends_at;		/* until then; only read if most have released it */
 	bool		at_old_place;	/* give back: where lockredis.url pointed before, too */
 	int64		not_after;
-	int64		repair_at;		/* renew: repair_at of its hold when this was collected */
+	int64		look_at;		/* renew: look_at of its hold when this was collected */
 	char		name[LR_NAME_MAX];
 } DueItem;
 

@@ -134,7 +134,7 @@ condition_acted(LrIndex told)
 	for (LrIndex i = lt_keys[lt_holds[told].key].first_hold; i != LR_NONE; i = lt_holds[i].next)
 		if (lt_holds[i].session == LrMyProcNumber && !lr_kind(lt_holds[i].kind)->passing &&
 			(lt_holds[i].state == HOLD_HELD ||
-			 (lt_holds[i].state == HOLD_LOST && lt_holds[i].lost != LOST_WAITING)))
+			 (lt_holds[i].state == HOLD_LOST && lt_holds[i].as.lost.reason != LOST_WAITING)))
 			return;
 	sim_fail("condition", "what was told of %s is said to be acted on, and the lock is not had",
 			 lt_keys[lt_holds[told].key].name);

@@ -146,7 +146,7 @@ __wrap_lt_not_counted(const DueItem *item)
 	__real_lt_not_counted(item);
 	lr_owner_text(item->op.owner, ticket);
 	if (lt_holds[item->op.hold].claim.owner == item->op.owner &&
-		lt_holds[item->op.hold].as.orphan.count.sent == 0 &&
+		lt_holds[item->op.hold].as.count.sent == 0 &&
 		redis_times_counted(ticket) > 0)
 		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
 }
@@ -163,9 +163,9 @@ __wrap_lt_was_sent_once(const DueItem *item)
 	char		ticket[LR_OWNER_MAX];
 
 	lr_owner_text(item->op.owner, ticket);
-	if (once && h->claim.owner == item->op.owner && h->as.orphan.count.sent > 1)
+	if (once && h->claim.owner == item->op.owner && h->as.count.sent > 1)
 		sim_fail("count", "%s is forgotten, and of %d requests to count it one was answered",
-				 ticket, (int) h->as.orphan.count.sent);
+				 ticket, (int) h->as.count.sent);
 	return once;
 }
 

@@ -30,7 +30,7 @@
 typedef struct Taken
 {
 	uint64		owner;
-	CommitGuard guard[SCOPE_COUNT];	/* the strictest, of each level */
+	CommitGuard guard[SCOPE_COUNT]; /* the strictest, of each level */
 	SubTransactionId sub;		/* in which it was taken, 0 = before; of both
 								 * levels the session's counts */
 	SubTransactionId xact;		/* where it was taken at transaction level */
@@ -42,13 +42,13 @@ typedef struct Taken
 static Taken taken[MAX_TAKEN];
 static int	ntaken = 0;
 
-static bool release_was_gone;		/* in this transaction */
+static bool release_was_gone;	/* in this transaction */
 static TimestampTz statement_began;
 static int	losses_seen;		/* in this statement */
 static int	losses_told;
 static int64 guard_looks_after;
 static uint32 guard_knows_master[MAX_HOLDS];
-static uint64 lost_then[MAX_HOLDS];	/* by hold: owner, if it was lost then */
+static uint64 lost_then[MAX_HOLDS]; /* by hold: owner, if it was lost then */
 
 /* ----------
  * Taking and losing
@@ -146,7 +146,7 @@ __wrap_lt_drop_lost(LrIndex hold)
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		if (lt_holds[hold].scope[i].count > 0)
 			guard = Max(guard, lt_holds[hold].scope[i].guard);
-	if (!condition_is_awaited || lt_holds[hold].lost != LOST_WAITING)
+	if (!condition_is_awaited || lt_holds[hold].as.lost.reason != LOST_WAITING)
 		note_loss(lt_holds[hold].claim.owner, guard);
 	__real_lt_drop_lost(hold);
 }
@@ -168,9 +168,9 @@ __wrap_lt_begin_release(LrIndex hold, bool aside, HoldView *view)
 }
 
 /* A release found nothing, whatever the store. */
-extern void __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+extern uint32 __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								const LockLoss *loss);
-extern void __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
+extern uint32 __real_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 								const LockLoss *loss);
 
 /* The answer by which a lock is about to be lost wrongly; NULL = none. */
@@ -203,9 +203,9 @@ check_lost_by(const char *name, const ScopeHold *scope)
 	master_check_lost(h - lt_holds);
 }
 
-void
+uint32
 __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
-					const LockLoss *loss)
+				  const LockLoss *loss)
 {
 	if (backend_locks_held() == 0)
 		release_was_gone = true;
@@ -216,7 +216,7 @@ __wrap_losses_add(int pid, const char *name, int len, const ScopeHold *scope,
 			check_expiry(name, scope);
 		check_rolling(name, scope);
 	}
-	__real_losses_add(pid, name, len, scope, loss);
+	return __real_losses_add(pid, name, len, scope, loss);
 }
 
 /* The session's part of a lock that the transaction has too. */
@@ -244,7 +244,7 @@ __wrap_lt_set_scope(LrIndex hold, LockScope scope, const ScopeHold *part,
 		{
 			t->may_be_loss = true;
 			if (h->state == HOLD_LOST &&
-				h->lost_at < statement_began)
+				h->as.lost.at < statement_began)
 				note_loss(h->claim.owner, guard_of(t));
 		}
 		t->at_session = false;
@@ -458,7 +458,7 @@ end_of(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 
 	if (h->state == HOLD_LOST)
-		return h->lost_at - (GetCurrentTimestamp() - sim_now());
+		return h->as.lost.at - (GetCurrentTimestamp() - sim_now());
 	if (h->state == HOLD_HELD)
 		return server_time(lt_deadline(hold));
 	return SIM_NEVER;

@@ -67,7 +67,7 @@ cell_of_text(const char *text)
 }
 
 static bool
-is_text(const Cell *cell, const char *text)
+is_text(const Cell * cell, const char *text)
 {
 	Cell		other = cell_of_text(text);
 
@@ -75,7 +75,7 @@ is_text(const Cell *cell, const char *text)
 }
 
 static const char *
-text_of(const Cell *cell)
+text_of(const Cell * cell)
 {
 	static char text[2][CELL_TEXT + 1];
 	static int	which;
@@ -87,7 +87,7 @@ text_of(const Cell *cell)
 
 /* What counts without an instance is no session's. */
 static bool
-is_of_instance(const Cell *cell)
+is_of_instance(const Cell * cell)
 {
 	Datum		own = DirectFunctionCall1(uuid_in, CStringGetDatum(lr_instance_uuid()));
 	bool		is_own = !cell->isnull &&
@@ -99,7 +99,7 @@ is_of_instance(const Cell *cell)
 
 /* In the time of sim_now(). */
 static int64
-time_of(const Cell *cell)
+time_of(const Cell * cell)
 {
 	return cell->number - (GetCurrentTimestamp() - sim_now());
 }
@@ -287,9 +287,9 @@ check_issuer(LrIndex hold, const StoreOp *op)
 	const LrReserve *reserve = &h->as.held.reserve;
 
 	if (h->state == HOLD_HELD && reserve->left > 0 && op->sent.topology != 0 &&
-		(uint32) reserve->moves > op->sent.topology)
+		reserve->topology > op->sent.topology)
 		sim_fail("fence", "%s: what epoch %u has issued is in reserve for epoch %u",
-				 lt_key_of(hold)->name, op->sent.topology, (uint32) reserve->moves);
+				 lt_key_of(hold)->name, op->sent.topology, reserve->topology);
 }
 
 extern void __real_lt_set_fence(LrIndex hold, const StoreOp *mint);
@@ -302,11 +302,10 @@ __wrap_lt_set_fence(LrIndex hold, const StoreOp *mint)
 	const LrReserve *reserve = &lt_holds[hold].as.held.reserve;
 
 	__real_lt_set_fence(hold, mint);
-	if (lt_holds[hold].state == HOLD_HELD && reserve->left > 0 &&
-		reserve->used < mint->answer.fence)
-		sim_fail("fence", "%s was given token %lld, and those from %lld on remain in reserve",
-				 lt_key_of(hold)->name, (long long) mint->answer.fence,
-				 (long long) reserve->used + 1);
+	if (lt_holds[hold].state == HOLD_HELD &&
+		mint->answer.fence + reserve->left > store_last_token(mint->answer.fence, mint->amount))
+		sim_fail("fence", "%s was given token %lld, and %d more are in reserve",
+				 lt_key_of(hold)->name, (long long) mint->answer.fence, reserve->left);
 	check_issuer(hold, mint);
 }
 
@@ -326,7 +325,7 @@ __wrap_lt_take_reserved(LrIndex hold, StoreId *store, int64 *more)
 	const char *key = lt_keys[lt_holds[hold].key].name;
 
 	if (taken && sim_config.sentinels &&
-		sentinels_node_of((uint32) lt_holds[hold].as.held.reserve.moves) != master)
+		sentinels_node_of(lt_holds[hold].as.held.reserve.topology) != master)
 		sim_fail("fence", "%s: token %lld is used from the reserve of another master than redis %d",
 				 key, (long long) lt_holds[hold].given.fence, master);
 	if (taken && is_here && counter_of(key) < lt_holds[hold].given.fence)

@@ -264,9 +264,9 @@ static void
 check_repair(LrIndex k, LrIndex i)
 {
 	const LrHold *h = &lt_holds[i];
-	int64		since = Max(server_time(h->as.held.repair_at), sim_quiet_since());
+	int64		since = Max(server_time(h->as.held.look_at), sim_quiet_since());
 
-	if (h->state != HOLD_HELD || h->as.held.repair_at == 0 || h->as.held.repair_at == LR_NEVER)
+	if (h->state != HOLD_HELD || h->as.held.look_at == 0 || h->as.held.look_at == LR_NEVER)
 		return;
 	if (sim_now() - since > ASKED_WITHIN && net_is_well() && sim_config.batch_max == 0 &&
 		redis_denied_until(lt_keys[k].name) == 0)

@@ -23,10 +23,13 @@ extern const char *sim_table_case(int number, bool spoil, const char **name,
 								  const char **expected);
 
 /* Of key a: 2 has it, 3 and 4 wait.  b: 2 has lost it.  c: 5 left it behind. */
-static LrIndex held, lost, orphan;
+static LrIndex held,
+			lost,
+			orphan;
 
 /* Of key d: 5 has handed it to 6.  e: 7 has it in both scopes. */
-static LrIndex handed, both;
+static LrIndex handed,
+			both;
 
 static LrIndex waiting;			/* of 3 */
 
@@ -248,15 +251,9 @@ no_lease(void)
 }
 
 static void
-loss_of_held(void)
-{
-	lt_holds[held].lost = LOST_DELETED;
-}
-
-static void
 lost_without_reason(void)
 {
-	lt_holds[lost].lost = LOST_NOT;
+	lt_holds[lost].as.lost.reason = LOST_NOT;
 }
 
 static void
@@ -274,7 +271,7 @@ orphan_nowhere(void)
 static void
 orphan_for_ever(void)
 {
-	lt_holds[orphan].expiry.ends_at = 0;
+	lt_holds[orphan].lasts = 0;
 }
 
 static void
@@ -442,8 +439,7 @@ static const struct
 	{"the kinds of holds", hold_kinds, "of a kind that is not noted"},
 	{"twice in a transaction", xact_count, "count 2"},
 	{"no lease", no_lease, "no lease"},
-	{"held and lost", loss_of_held, "was lost for reason"},
-	{"lost without a reason", lost_without_reason, "was lost for reason"},
+	{"lost without a reason", lost_without_reason, "was lost for no reason"},
 	{"an orphan of somebody", orphan_of_somebody, "belongs to somebody"},
 	{"an orphan that is nowhere", orphan_nowhere, "is nowhere"},
 	{"an orphan for ever", orphan_for_ever, "for ever"},

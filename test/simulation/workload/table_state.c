@@ -66,12 +66,13 @@ state_of_hold(const LrKey *key, LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
 	uint64		hash = hash_with(h->state, h->kind);
+	LostReason	lost = h->state == HOLD_LOST ? h->as.lost.reason : LOST_NOT;
 
-	hash = hash_with(hash, h->lost << 16 | h->claim.store << 8 | h->traces);
+	hash = hash_with(hash, lost << 16 | h->claim.store << 8 | h->traces);
 	hash = hash_with(hash, where_it_is(key, h));
 	hash = hash_with(hash, (h->session == LR_NONE) | is_over(hold) << 1 | h->renewal.committing << 2 |
 					 (h->renewal.refusals > 0) << 3 | h->renewal.alone << 4 |
-					 (h->keep_until > server_clock()) << 6 | (h->given.fence != 0) << 7);
+					 (h->keep_until > server_clock()) << 6 | h->given.fenced << 7);
 	for (int i = 0; i < SCOPE_COUNT; i++)
 		hash = hash_with(hash, Min(h->scope[i].count, 3) | h->scope[i].renewed << 2 |
 						 h->scope[i].guard << 3 | h->scope[i].on_lost << 6 |

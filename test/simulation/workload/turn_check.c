@@ -93,7 +93,7 @@ is_held(LrIndex hold)
 	HoldState	state = lt_holds[hold].state;
 
 	return state == HOLD_HELD || state == HOLD_HANDED || state == HOLD_RELEASING ||
-		(state == HOLD_ORPHAN && lt_holds[hold].as.orphan.sent.until > server_clock());
+		(state == HOLD_ORPHAN && lt_holds[hold].as.sent.until > server_clock());
 }
 
 /* Is there a lock that keeps him from the key, or what is left of one? */
@@ -489,7 +489,7 @@ typedef struct KeyTurn
 	bool		used;
 	int64		unheard_since[TOPIC_COUNT];
 	int64		unsubscribed_since[TOPIC_COUNT];
-} KeyTurn;
+}			KeyTurn;
 
 static KeyTurn key_turns[SIM_MAX_LOCKS];
 

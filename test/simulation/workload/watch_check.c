@@ -160,7 +160,7 @@ is_wanted(LrIndex hold, int64 due, int64 now)
 	int64		deadline = lt_deadline(hold);
 
 	if (h->state == HOLD_HELD && h->renewal.refusals == 0 && due == lt_due_of_held(h, deadline) &&
-		due != h->as.held.watch_at && due != h->as.held.repair_at)
+		due != h->as.held.look_at)
 		due -= lr_early_renewal(lt_renew_lease_ms(h) * SIM_MS);
 	return due <= now;
 }
@@ -234,10 +234,10 @@ check_moves(StoreId store, const DueItem *items, int n)
 	}
 }
 
-extern int __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-								 DueItem *items, int max);
-extern int __real_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
-								 DueItem *items, int max);
+extern int	__wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+								  DueItem *items, int max);
+extern int	__real_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
+								  DueItem *items, int max);
 
 /* A batch takes thousands; a schedule in which it takes few shows what then comes. */
 int
@@ -308,13 +308,11 @@ asked_until(LrIndex hold)
 {
 	const LrHold *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
-	int64		until = Max(server_clock() + h->expiry.asked_ms * SIM_MS, deadline);
+	int64		until = Max(h->lasts + (lt_is_left(h) ? lr_call_budget() : server_clock()), deadline);
 
 	if (deadline > server_clock() && deadline != LR_NEVER)
 		until = Max(until, deadline + lr_call_budget());
-	if (h->keep_until == 0 && h->expiry.ends_at == 0)
-		return until;
-	return Max(until, Max(h->keep_until, h->expiry.ends_at) + lr_call_budget());
+	return h->keep_until == 0 ? until : Max(until, h->keep_until + lr_call_budget());
 }
 
 /*
@@ -375,7 +373,7 @@ is_left(const DueItem *item)
 {
 	const LrHold *h = &lt_holds[item->op.hold];
 
-	return h->claim.owner == item->op.owner && (h->state == HOLD_ORPHAN || h->state == HOLD_LOST);
+	return h->claim.owner == item->op.owner && lt_is_left(h);
 }
 
 extern Refusal __real_lt_refused(const DueItem *item, bool alone);
@@ -397,9 +395,9 @@ __wrap_lt_refused(const DueItem *item, bool alone)
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
-	if (left && is_left(item) && lt_holds[item->op.hold].expiry.ends_at < until)
+	if (left && is_left(item) && lt_holds[item->op.hold].lasts < until)
 		sim_fail("left behind", "the write lock of %s counts as over %.3f ms before the read lock beside it",
-				 lt_keys[key].name, (until - lt_holds[item->op.hold].expiry.ends_at) / 1000.0);
+				 lt_keys[key].name, (until - lt_holds[item->op.hold].lasts) / 1000.0);
 	lr_owner_text(item->op.owner, text);
 	if (result.over && item->op.lock_kind == KIND_WRITE && !item->at_old_place &&
 		sim_config.masters == 0 && redis_has_for_long(lt_keys[key].name, text))
@@ -419,7 +417,7 @@ void
 __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 {
 	LrIndex		key = lt_holds[hold].key;
-	int64		ends_at = lt_holds[hold].expiry.ends_at;
+	int64		ends_at = lt_holds[hold].lasts;
 	bool		over = lt_holds[hold].claim.owner == owner &&
 		lt_holds[hold].state == HOLD_ORPHAN && ends_at <= server_clock();
 	LrHold		before[SIM_MAX_LOCKS];
@@ -431,7 +429,7 @@ __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
 	for (LrIndex i = 0; over && i < lt_table->max_locks; i++)
 		if (i != hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
 			lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].claim.owner == before[i].claim.owner &&
-			lt_holds[i].expiry.ends_at > Max(before[i].expiry.ends_at, ends_at))
+			lt_holds[i].lasts > Max(before[i].lasts, ends_at))
 			sim_fail("left behind", "%s is to be given back for another %.3f ms, as something that was over is gone",
-					 lt_keys[key].name, (lt_holds[i].expiry.ends_at - server_clock()) / 1000.0);
+					 lt_keys[key].name, (lt_holds[i].lasts - server_clock()) / 1000.0);
 }
