@@ -275,6 +275,19 @@ lt_min_replicas(const LrHold *hold)
 }
 
 /*
+ * lt_lacks_replicas --- has the hold come to require more replicas than the request
+ * did, and would the answer raise its deadline?
+ *
+ * Then the request is repeated.  An answer that does not raise the deadline counts.
+ */
+bool
+lt_lacks_replicas(const DueItem *item, int64 deadline)
+{
+	return item->op.min_replicas < lt_min_replicas(&lt_holds[item->op.hold]) &&
+		deadline > lt_deadline(item->op.hold);
+}
+
+/*
  * lt_due_of_held --- when to look at a held lock
  *
  * After a third of its lease if it is renewed, else at the end of its lease; earlier if

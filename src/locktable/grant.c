@@ -198,10 +198,11 @@ grant_repair(LrIndex hold, uint32 without)
 }
 
 /*
- * grant_note_nodes --- see lt_note_nodes; partition lock held
+ * lt_note_nodes --- with several masters, a create or a renewal was answered: note which of
+ * them may have the lock, and which may not (StoreSent.nodes and without)
  */
-static void
-grant_note_nodes(LrIndex hold, const StoreOp *op)
+void
+lt_note_nodes(LrIndex hold, const StoreOp *op)
 {
 	LrHold	   *h = &lt_holds[hold];
 
@@ -267,7 +268,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	/* The watchdog sees the hold from here on: now look which store is in use. */
 	pg_memory_barrier();
 	lt_set_due_of_held(hold);
-	grant_note_nodes(hold, op);
+	lt_note_nodes(hold, op);
 	return GRANTED;
 }
 
@@ -326,18 +327,6 @@ lt_set_fence(LrIndex hold, const StoreOp *mint)
 {
 	lt_lock_hold(hold);
 	grant_tokens(&lt_holds[hold], mint);
-	lt_unlock();
-}
-
-/*
- * lt_note_nodes --- see locktable.h
- */
-void
-lt_note_nodes(LrIndex hold, const StoreOp *op)
-{
-	if (!lt_lock_owned(hold, op->owner))
-		return;
-	grant_note_nodes(hold, op);
 	lt_unlock();
 }
 

@@ -352,6 +352,45 @@ lt_orphan(LrIndex hold, int64 sent_at)
 	lt_unlock();
 }
 
+/*
+ * lt_moved --- the watchdog has moved a held lock: from now on it is in that store; partition
+ * lock held
+ *
+ * While the request was under way, the old store may have granted a longer lease than
+ * the new one did: for a re-entry, or for renewals while the reply was late.  Then the
+ * lock stays where it is, and the move is repeated with its present lease.  Likewise if
+ * the lock requires more replicas by now.  The deadline of a lease that is not renewed
+ * stays as it is.
+ *
+ * The trace of the lock in the old store stays, so that the watchdog releases it there.
+ * If the deadline has passed, the lock is lost, and the watchdog releases what the move
+ * has created.
+ */
+void
+lt_moved(const DueItem *item, int64 deadline)
+{
+	LrIndex		hold = item->op.hold;
+	LrHold	   *h = &lt_holds[hold];
+
+	if (deadline < lt_deadline(hold) || lt_lacks_replicas(item, deadline))
+	{
+		lt_set_due(hold, item->op.store, lr_now());
+		return;
+	}
+	if (!lt_raise_locked(hold, lt_renew_lease_ms(h) > 0 ? deadline : 0))
+	{
+		lt_lose_if_expired(hold);
+		return;
+	}
+	h->claim.store = item->op.store;
+	h->claim.moves++;
+	h->as.held.here_from = lt_here_since(item->op.store, lr_now());
+	h->as.held.reserve.left = 0;
+	lr_count(STAT_MOVES);
+	if (h->state == HOLD_HELD)
+		lt_set_due_of_held(hold);
+}
+
 /* ----------
  * A lock that its session releases while it waits for a condition
  *

@@ -398,12 +398,6 @@ extern void lt_keep_longer(LrIndex hold, int64 keep_until);
 extern void lt_note_lease(LrIndex hold, int64 lease_ms);
 
 /*
- * With several masters, a create or a renewal was answered: note which of them may have
- * the lock, and which may not (StoreSent.nodes and without).
- */
-extern void lt_note_nodes(LrIndex hold, const StoreOp *op);
-
-/*
  * That operation issued a fencing token for the hold, and perhaps more tokens, which become
  * the reserve of the hold.
  */

@@ -668,7 +668,11 @@ extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn);
 /* turn.c; partition lock held. */
 extern LrIndex lt_find_own(const LrKey *key, LrIndex session, KindId kind, int64 now);
 
+/* grant.c; partition lock held. */
+extern void lt_note_nodes(LrIndex hold, const StoreOp *op);
+
 /* hold.c; partition lock held. */
+extern void lt_moved(const DueItem *item, int64 deadline);
 extern bool lt_raise_locked(LrIndex hold, int64 deadline);
 extern LrIndex lt_find_sent(const LrKey *key, KindId kind, int64 now);
 extern bool lt_awaits_sent(const LrKey *key, const LrWait *w, int64 now,
@@ -689,6 +693,7 @@ extern void lt_set_due_of_held(LrIndex hold);
 extern void lt_nothing_due(LrIndex hold);
 extern int64 lt_renew_lease_ms(const LrHold *hold);
 extern int	lt_min_replicas(const LrHold *hold);
+extern bool lt_lacks_replicas(const DueItem *item, int64 deadline);
 extern int64 lt_due_of_held(const LrHold *hold, int64 deadline);
 extern void lt_set_due_in_own(LrIndex hold);
 extern void lt_watch_from(LrHold *hold, int64 now, int64 left_ms);

@@ -138,36 +138,3 @@ lt_decide_owed(LrIndex hold, StoreId store, int64 now)
 	h->as.count.sent++;
 	return true;
 }
-
-void
-lt_not_counted(const DueItem *item)
-{
-	LrHold	   *h = &lt_holds[item->op.hold];
-
-	if (!lt_lock_owned(item->op.hold, item->op.owner))
-		return;
-	h->as.count.sent--;
-	lt_unlock();
-}
-
-/*
- * lt_was_sent_once --- was this the only request to count it?
- *
- * If it was, the store may forget its ticket.  When a slot moves, the watchdog asks the
- * new node before the former one has answered:
- *
- *	 node 1 is asked, and hangs		the slot moves: node 2 is asked, late
- *	 node 1 sends on to node 2, which counts
- *	 the ticket is forgotten		the second request arrives, and counts
- */
-bool
-lt_was_sent_once(const DueItem *item)
-{
-	bool		once;
-
-	if (!lt_lock_owned(item->op.hold, item->op.owner))
-		return false;
-	once = lt_holds[item->op.hold].as.count.sent == 1;
-	lt_unlock();
-	return once;
-}

@@ -71,48 +71,26 @@ extern bool lt_has_old_place(void);
 /* Rows in use, with those of waiting sessions; 0 = there is nothing to do. */
 extern int	lt_row_count(void);
 
-/* ---- results of what was collected from a store ---- */
-
-/* "watch_ms": StoreAnswer.ttl_ms.  False: the lease is not longer for it. */
-extern bool lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
-extern void lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
-extern void lt_given_back(LrIndex hold, uint64 owner, StoreId store);
-
-/* The store has refused the request as such. */
-typedef struct Refusal
+/* What the watchdog has to do for an item that was answered. */
+typedef struct DueResult
 {
-	bool		first;			/* the first one in a row, which is to be reported */
-	bool		over;			/* of an orphan or a lost hold, whose lease has ended */
-	int64		again;			/* when to try again */
-} Refusal;
-
-extern Refusal lt_refused(const DueItem *item, bool alone);
-
-/* A request to count it certainly has not run, and will not run. */
-extern void lt_not_counted(const DueItem *item);
-
-/* It was counted.  Is it certain that no other request for it can still run? */
-extern bool lt_was_sent_once(const DueItem *item);
-
-/* No create of it can run later than "not_after", by the store's clock. */
-extern void lt_limit_orphan(const DueItem *item, StoreId store, int64 not_after);
-
-/* Most nodes have released it, and these may still have it: they are due at "at". */
-extern void lt_still_left(const DueItem *item, StoreId store, uint32 nodes, int64 at);
+	bool		refused;		/* report that the store refuses it, for the first time in a
+								 * row */
+	bool		is_farewell;	/* do it where lockredis.url pointed before, too */
+	bool		forget;			/* it was counted, and no other request for it can still
+								 * run: the store may forget it */
+	const char *dropped;		/* report that it is not counted, or may not be, and why;
+								 * or NULL */
+} DueResult;
 
 /*
- * The store has the lock, until "deadline" (lt_moved); or it does not have it, or may
- * have it (lt_not_moved).  "not_after": the store's clock (ms) up to which the create may
- * still run; 0 = it cannot.
+ * The request for an item was answered, or not even sent: "op", which is the CREATE of a
+ * move, with the SET behind it.  "time": the TIME that was sent before it.  What was not done
+ * is due again at "retry_at".  What is still to be done where lockredis.url pointed before is
+ * asked for only if there is room for it.
  */
-extern void lt_moved(const DueItem *item, StoreId store, int64 deadline,
-					 int64 not_after);
-extern void lt_not_moved(const DueItem *item, StoreId store, int64 at,
-						 int64 not_after);
-
-/* Somebody else has the key there: lost. */
-extern void lt_lose_by_move(const DueItem *item, StoreId store,
-							const char *taken_by, int64 not_after);
+extern DueResult lt_answered(const DueItem *item, const StoreOp *op, const StoreOp *time,
+							 int64 retry_at, bool has_room);
 
 /* ---- subscriptions ---- */
 

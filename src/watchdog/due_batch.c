@@ -1,13 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * due_batch.c
- *	  What is due in a store, as one batch of operations; what the replies say about the
- *	  locks in it; and the releases at the place that lockredis.url named before.
- *
- * An orphan whose create may still be on its way is released repeatedly, until a
- * release has run after the last moment at which the create may run, both by the
- * store's own clock: TIME is sent before the releases, so a release in the same
- * batch runs later than the time that it returns.
+ *	  What is due in a store, as one batch of operations; and the releases at the place
+ *	  that lockredis.url named before.
  *
  * A lock that is held in the other store and has to move to this one is created
  * here with the same owner, and then set.  If the set succeeds, the lock is here: by
@@ -43,7 +38,6 @@
 
 #include "names.h"
 #include "settings.h"
-#include "stats.h"
 #include "store/nodes.h"
 #include "store/stores.h"
 #include "watchdog/watchdog.h"
@@ -293,20 +287,24 @@ farewell_begin(DueBatch *b, bool under_way)
 }
 
 /*
- * farewell_give_back --- release this at the old place; false if there is no room at present
+ * farewell_has_room --- can one more be released at the old place, or nothing at all?
  */
 static bool
+farewell_has_room(void)
+{
+	return !farewell.active || farewell.batch.nitems < DUE_BATCH_MAX;
+}
+
+/*
+ * farewell_give_back --- release this at the old place, or count it there
+ */
+static void
 farewell_give_back(const DueItem *item)
 {
-	if (!farewell.active)
-	{
+	if (farewell.active)
+		farewell.batch.items[farewell.batch.nitems++] = *item;
+	else
 		farewell_drop(item);
-		return true;
-	}
-	if (farewell.batch.nitems == DUE_BATCH_MAX)
-		return false;
-	farewell.batch.items[farewell.batch.nitems++] = *item;
-	return true;
 }
 
 /*
@@ -378,60 +376,16 @@ farewell_interests(StoreInterests *in)
  * ----------
  */
 
-/* Delay until an orphan is released again. */
-#define ORPHAN_REPEAT		(100 * LR_US_PER_MS)
-
-/* Likewise for what most nodes have released, at the others. */
-#define LEFT_REPEAT			LR_US_PER_S
-
-typedef struct Replies
-{
-	const DueBatch *batch;
-	StoreId		store;
-	int64		retry_at;		/* when to retry what the store did not do */
-
-	/* Items that were refused for the first time. */
-	int			nrefused;
-	const DueItem *first_refused;
-} Replies;
-
-/* ----------
- * Refusals
- * ----------
- */
-
-static bool
-is_refused(const StoreOp *op)
-{
-	return op->answer.own_fault &&
-		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
-}
-
-/*
- * note_refusal --- the store refuses this item, though it does others
- */
-static Refusal
-note_refusal(Replies *r, const DueItem *item, const StoreOp *op)
-{
-	Refusal		refusal = lt_refused(item, op->args.alone);
-
-	if (refusal.first && r->nrefused++ == 0)
-		r->first_refused = item;
-	return refusal;
-}
-
 /*
  * tell_of_refusals --- log new refusals of a batch, in one message
  */
 static void
-tell_of_refusals(const Replies *r)
+tell_of_refusals(const DueBatch *b, const DueItem *item, int n)
 {
-	const DueBatch *b = r->batch;
 	const StoreError *error = b->store->error(b->handle);
-	const DueItem *item = r->first_refused;
 	char	   *shown;
 
-	if (r->nrefused == 0)
+	if (n == 0)
 		return;
 	node_set_error(b->store->node, "", error->detail);
 	shown = lr_name_to_show(item->name, item->op.name_len);
@@ -443,244 +397,12 @@ tell_of_refusals(const Replies *r)
 			 item->action == DUE_COUNT ?
 			 errmsg("lockredis: the lock store refuses to count for \"%s\"", shown) :
 			 errmsg("lockredis: the lock store refuses to take over the lock \"%s\"", shown),
-			 r->nrefused == 1 ? errdetail_internal("%s", error->detail) :
+			 n == 1 ? errdetail_internal("%s", error->detail) :
 			 errdetail_plural("%s  It refuses the same for %d other lock.",
 							  "%s  It refuses the same for %d other locks.",
-							  r->nrefused - 1, error->detail, r->nrefused - 1),
+							  n - 1, error->detail, n - 1),
 			 error->hint ? errhint("%s", _(error->hint)) : 0));
 	pfree(shown);
-}
-
-/* ----------
- * Renewals
- * ----------
- */
-
-/*
- * apply_renewal --- the lock was renewed, is lost, or is tried again
- */
-static void
-apply_renewal(Replies *r, const DueItem *item, const StoreOp *op)
-{
-	if (is_refused(op))
-	{
-		lt_retry_at(item->op.hold, item->op.owner, r->store,
-					note_refusal(r, item, op).again);
-		return;
-	}
-	switch (op->outcome)
-	{
-		case STORE_OK:
-			if (lt_renewed(item, lr_lease_deadline(op->sent.at, item->op.lease_ms), op->answer.ttl_ms))
-				lr_count(STAT_RENEWALS);
-			if ((op->sent.nodes & ~item->nodes) != 0)
-				lt_note_nodes(item->op.hold, op);
-			break;
-		case STORE_GONE:
-		case STORE_WRONG_TYPE:
-			lt_lose(item->op.hold, op);
-			break;
-		default:
-			lt_retry_at(item->op.hold, item->op.owner, r->store, r->retry_at);
-	}
-}
-
-/* ----------
- * Releases
- * ----------
- */
-
-/* The store's clock (ms) after which no request sent until now can run. */
-static int64
-end_of_calls(const StoreOp *time)
-{
-	return time->answer.store_ms + lr_call_budget() / LR_US_PER_MS;
-}
-
-/*
- * apply_left --- most nodes have released the lock, some had not
- *
- * At those it expires in the end, whether they come back or not; the same goes for
- * nodes that lockredis.url does not name any more.
- */
-static void
-apply_left(Replies *r, const DueItem *item, const StoreOp *op, bool ran)
-{
-	int64		now = lr_now();
-	uint32		nodes = ran ? item->nodes & op->sent.nodes : item->nodes;
-
-	if (nodes == 0 || now >= item->ends_at || item->at_old_place)
-		lt_given_back(item->op.hold, item->op.owner, r->store);
-	else
-		lt_still_left(item, r->store, nodes,
-					  lr_earlier(Max(now + LEFT_REPEAT, r->retry_at), item->ends_at));
-}
-
-/*
- * apply_give_back --- an orphan was released, or is tried again
- *
- * It is gone when a release has run after the last possible create, or when a release
- * is refused and the lease is over.
- */
-static void
-apply_give_back(Replies *r, const DueItem *item, const StoreOp *op)
-{
-	const StoreOp *time = &r->batch->ops[0];
-	bool		ran = op->outcome == STORE_OK || op->outcome == STORE_GONE ||
-		op->outcome == STORE_WRONG_TYPE;
-	Refusal		refusal = {.over = true,.again = lr_now() + ORPHAN_REPEAT};
-
-	if (item->nodes != 0)
-	{
-		apply_left(r, item, op, ran);
-		return;
-	}
-	if (is_refused(op))
-		refusal = note_refusal(r, item, op);
-	else if (!ran)
-	{
-		lt_retry_at(item->op.hold, item->op.owner, r->store, r->retry_at);
-		return;
-	}
-
-	if (refusal.over &&
-		(item->not_after == 0 ||
-		 (time->outcome == STORE_OK && time->answer.store_ms > item->not_after)))
-	{
-		if (!item->at_old_place || farewell_give_back(item))
-			lt_given_back(item->op.hold, item->op.owner, r->store);
-		else
-			lt_retry_at(item->op.hold, item->op.owner, r->store, lr_now() + ORPHAN_REPEAT);
-		return;
-	}
-	if (item->not_after != 0 && time->outcome == STORE_OK)
-		lt_limit_orphan(item, r->store, end_of_calls(time));
-	lt_retry_at(item->op.hold, item->op.owner, r->store, refusal.again);
-}
-
-/* ----------
- * Counts
- * ----------
- */
-
-/*
- * apply_count --- it was counted, cannot be, or is tried again
- *
- * While no request may have run, a later one cannot count twice.  If the answered request
- * was the only one that may run, nobody needs its ticket any more.
- */
-static void
-apply_count(Replies *r, const DueItem *item, const StoreOp *op)
-{
-	bool		refused = is_refused(op);
-	Refusal		refusal = {.again = r->retry_at};
-
-	if (op->outcome == STORE_OK || op->outcome == STORE_WRONG_TYPE)
-	{
-		if (op->outcome == STORE_WRONG_TYPE)
-			log_dropped(item, "The key holds something else.");
-		else if (!op->sent.again && r->batch->store->forget != NULL && lt_was_sent_once(item))
-			r->batch->store->forget(r->batch->handle, op);
-		lt_given_back(item->op.hold, item->op.owner, r->store);
-		return;
-	}
-	if (op->outcome == STORE_DOWN || op->outcome == STORE_BLOCKED ||
-		(refused && !op->sent.again))
-		lt_not_counted(item);
-	if (refused)
-		refusal = note_refusal(r, item, op);
-	if (refused && refusal.over)
-	{
-		log_dropped(item, "The lock store refuses it.");
-		lt_given_back(item->op.hold, item->op.owner, r->store);
-	}
-	else
-		lt_retry_at(item->op.hold, item->op.owner, r->store, refusal.again);
-}
-
-/*
- * apply_drop --- give up a count that may have been made
- *
- * To repeat it could count twice: the store does not know the ticket any more, or it is
- * another store now; then the request goes to the old one.
- */
-static void
-apply_drop(Replies *r, const DueItem *item)
-{
-	if (!item->at_old_place)
-		log_dropped(item, "It may have been counted: the lock store does not remember that any more.");
-	else if (!farewell_give_back(item))
-	{
-		lt_retry_at(item->op.hold, item->op.owner, r->store, lr_now() + ORPHAN_REPEAT);
-		return;
-	}
-	lt_given_back(item->op.hold, item->op.owner, r->store);
-}
-
-/* ----------
- * Moves
- * ----------
- */
-
-/*
- * pending_create --- until when a create of this move may still run, by the store's
- * clock
- *
- * That includes earlier ones whose reply was not read either; 0 if none can.
- */
-static int64
-pending_create(const Replies *r, const DueItem *item, const StoreOp *create)
-{
-	const StoreOp *time = &r->batch->ops[0];
-	int64		not_after = item->not_after;
-
-	if (not_after != 0 && time->outcome == STORE_OK)
-		not_after = time->answer.store_ms > not_after ? 0 :
-			Min(not_after, end_of_calls(time));
-	if (create->outcome == STORE_UNKNOWN)
-		not_after = Max(not_after, create->sent.not_after);
-	return not_after;
-}
-
-/*
- * is_taken --- does another client hold the key, so that our lock must give way?
- *
- * That is so only in a store that excludes clients elsewhere.  In one that excludes
- * only this server, it is a row that has outlived its server, or that somebody has
- * changed: our lock stays in the other store for as long as it can.  What an earlier
- * owner of this server has left is no reason either: it will soon be released.
- */
-static bool
-is_taken(const Replies *r, const StoreOp *set)
-{
-	if (lr_store_can(r->store, STORE_SERVER_ONLY))
-		return false;
-	if (set->outcome == STORE_WRONG_TYPE)
-		return true;
-	return set->outcome == STORE_GONE && set->answer.holder[0] != '\0' &&
-		strncmp(set->answer.holder, lr_instance_uuid(), LR_UUID_LEN) != 0;
-}
-
-/*
- * apply_move --- the lock is here now, is taken by another client, or is tried again
- */
-static void
-apply_move(Replies *r, const DueItem *item, const StoreOp *create)
-{
-	const StoreOp *set = create + 1;
-	int64		not_after = pending_create(r, item, create);
-
-	if (set->outcome == STORE_OK)
-		lt_moved(item, r->store, lr_lease_deadline(set->sent.at, item->op.lease_ms),
-				 not_after);
-	else if (is_taken(r, set))
-		lt_lose_by_move(item, r->store,
-						set->outcome == STORE_GONE ? set->answer.holder : set->answer.type_name,
-						not_after);
-	else if (is_refused(set) || is_refused(create))
-		lt_not_moved(item, r->store, note_refusal(r, item, set).again, not_after);
-	else
-		lt_not_moved(item, r->store, r->retry_at, not_after);
 }
 
 /*
@@ -689,33 +411,37 @@ apply_move(Replies *r, const DueItem *item, const StoreOp *create)
 void
 replies_apply(const DueBatch *b, int64 retry_at)
 {
-	Replies		r = {.batch = b,.store = b->id,.retry_at = retry_at};
+	const DueItem *first_refused = NULL;
+	int			nrefused = 0;
 
 	for (int i = 0; i < b->nitems; i++)
 	{
 		const DueItem *item = &b->items[i];
 		const StoreOp *op = &b->ops[b->first_op[i]];
+		DueResult	result = lt_answered(item, op, &b->ops[0], retry_at, farewell_has_room());
 
-		switch (item->action)
-		{
-			case DUE_RENEW:
-				apply_renewal(&r, item, op);
-				break;
-			case DUE_GIVE_BACK:
-				apply_give_back(&r, item, op);
-				break;
-			case DUE_MOVE:
-				apply_move(&r, item, op);
-				break;
-			case DUE_COUNT:
-				apply_count(&r, item, op);
-				break;
-			case DUE_DROP:
-				apply_drop(&r, item);
-				break;
-			case DUE_NOTHING:
-				break;
-		}
+		if (result.is_farewell)
+			farewell_give_back(item);
+		if (result.dropped != NULL)
+			log_dropped(item, result.dropped);
+		if (result.forget && b->store->forget != NULL)
+			b->store->forget(b->handle, op);
+		if (result.refused && nrefused++ == 0)
+			first_refused = item;
 	}
-	tell_of_refusals(&r);
+	tell_of_refusals(b, first_refused, nrefused);
+}
+
+/*
+ * due_put_off --- see watchdog.h
+ */
+void
+due_put_off(const DueItem *item, int64 at)
+{
+	static const StoreOp not_sent[MAX_ITEM_OPS] = {
+		{.outcome = STORE_DOWN}, {.outcome = STORE_DOWN}
+	};
+
+	if (item->action != DUE_DROP)
+		(void) lt_answered(item, not_sent, not_sent, at, false);
 }

@@ -275,25 +275,6 @@ lane_free_at(const Lane *lane, int64 now)
 }
 
 /*
- * put_off --- the item cannot be asked for now: try it later
- *
- * Nothing was sent for it, so a move keeps its not_after, and what is to be counted was
- * surely not counted.
- */
-static void
-put_off(StoreId id, const DueItem *item, int64 at)
-{
-	if (item->action == DUE_MOVE)
-		lt_not_moved(item, id, at, item->not_after);
-	else
-	{
-		if (item->action == DUE_COUNT)
-			lt_not_counted(item);
-		lt_retry_at(item->op.hold, item->op.owner, id, at);
-	}
-}
-
-/*
  * take_item --- pass an item that is due to the batch in which it is sent
  *
  * In a store of one node, which is not "parted", the batch of the store's own lane keeps the
@@ -317,13 +298,13 @@ take_item(Lane *r, const DueItem *item, int64 now, bool parted)
 	if (lane != NULL && lane_free_at(lane, now) <= now)
 		lane->batch.items[lane->batch.nitems++] = *item;
 	else if (confirm)
-		put_off(id, item, now + CONFIRM_RETRY);
+		due_put_off(item, now + CONFIRM_RETRY);
 	else if (lane == NULL)
-		put_off(id, item, now + LANE_RETRY);
+		due_put_off(item, now + LANE_RETRY);
 	else if (lane->under_way)
-		put_off(id, item, now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
+		due_put_off(item, now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
 	else
-		put_off(id, item, lane->health.next_try);
+		due_put_off(item, lane->health.next_try);
 }
 
 /*

@@ -92,6 +92,9 @@ due_op_adds(const StoreOp *op)
 /* Pass the results to the lock table; what was not done is due again at "retry_at". */
 extern void replies_apply(const DueBatch *b, int64 retry_at);
 
+/* Nothing was sent for the item: it is due again then. */
+extern void due_put_off(const DueItem *item, int64 at);
+
 /*
  * The store's place has changed: take over the connection to the old place, with the
  * batch that is under way there, and leave another empty batch to the caller.

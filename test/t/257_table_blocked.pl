@@ -185,7 +185,7 @@ $three->query_is("SELECT redis_permit_available('permit')", '2', 'permits are fr
 $three->query("SELECT redis_semaphore_init('s', 1)");
 $admin->query("BEGIN; SELECT FROM redis_lock_values WHERE key = 's' FOR UPDATE");
 my $stop = LockRedis::Debugger->new($node->watchdog_pid);
-$stop->run_to('lt_not_counted');
+$stop->run_to('lt_answered');
 $one->query($_) foreach 'BEGIN', "SELECT redis_semaphore_xact_release('s', 2)", 'COMMIT';
 $stop->wait_for_stop;
 $stop->let_go;

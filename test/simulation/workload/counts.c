@@ -134,39 +134,31 @@ __wrap_lt_owed_done(LrIndex hold)
 	__real_lt_owed_done(hold);
 }
 
-extern void __real_lt_not_counted(const DueItem *item);
-extern void __wrap_lt_not_counted(const DueItem *item);
-
-/* A request of the watchdog was surely not sent. */
-void
-__wrap_lt_not_counted(const DueItem *item)
-{
-	char		ticket[LR_OWNER_MAX];
-
-	__real_lt_not_counted(item);
-	lr_owner_text(item->op.owner, ticket);
-	if (lt_holds[item->op.hold].claim.owner == item->op.owner &&
-		lt_holds[item->op.hold].as.count.sent == 0 &&
-		redis_times_counted(ticket) > 0)
-		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
-}
-
-extern bool __real_lt_was_sent_once(const DueItem *item);
-extern bool __wrap_lt_was_sent_once(const DueItem *item);
-
-/* If it was, its ticket is forgotten.  Only the watchdog, which asks this, sends more. */
-bool
-__wrap_lt_was_sent_once(const DueItem *item)
+/* Is it a count, and how many requests for it may have run, before an answer? */
+int
+counts_sent(const DueItem *item)
 {
 	const LrHold *h = &lt_holds[item->op.hold];
-	bool		once = __real_lt_was_sent_once(item);
+
+	return item->action == DUE_COUNT && h->claim.owner == item->op.owner ? h->as.count.sent : 0;
+}
+
+/*
+ * What was surely not sent was not counted.  If it was sent once, its ticket is forgotten; only
+ * the watchdog sends more.
+ */
+void
+counts_answered(const DueItem *item, int sent, const DueResult *result)
+{
 	char		ticket[LR_OWNER_MAX];
 
 	lr_owner_text(item->op.owner, ticket);
-	if (once && h->claim.owner == item->op.owner && h->as.count.sent > 1)
+	if (sent > 0 && lt_holds[item->op.hold].claim.owner == item->op.owner &&
+		counts_sent(item) == 0 && redis_times_counted(ticket) > 0)
+		sim_fail("count", "%s counts as never asked for, and is counted", ticket);
+	if (result->forget && sent > 1)
 		sim_fail("count", "%s is forgotten, and of %d requests to count it one was answered",
-				 ticket, (int) h->as.count.sent);
-	return once;
+				 ticket, sent);
 }
 
 extern void __real_ask_forget(const StoreOp *op);

@@ -60,17 +60,8 @@ replica_check_answer(const StoreOp *op, StoreOutcome outcome)
 					  server_time(op->sent.at + op->lease_ms * SIM_MS));
 }
 
-/* A lock before an answer about it */
-typedef struct Before
-{
-	uint64		owner;
-	int64		deadline;
-	ScopeHold	scope[SCOPE_COUNT];
-	int			wanted;
-} Before;
-
-static void
-look_before(const DueItem *item, Before *before)
+void
+replica_look_before(const DueItem *item, Before *before)
 {
 	const LrHold *h = &lt_holds[item->op.hold];
 
@@ -84,8 +75,8 @@ look_before(const DueItem *item, Before *before)
  * What a session asks for and takes back again, while its answer waits for the lock of
  * the partition, was never had: only an answer that found the lock as it was is judged.
  */
-static void
-look_after(const DueItem *item, const Before *before, int64 deadline)
+void
+replica_look_after(const DueItem *item, const Before *before, int64 deadline)
 {
 	const LrHold *h = &lt_holds[item->op.hold];
 
@@ -99,34 +90,4 @@ look_after(const DueItem *item, const Before *before, int64 deadline)
 				 item->op.name_len, item->name, item->op.min_replicas, before->wanted);
 	if (before->wanted > 0 && h->claim.store == STORE_REDIS && h->state == HOLD_HELD)
 		check_replica(item->name, item->op.name_len, item->op.owner, server_time(deadline));
-}
-
-extern void __wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
-extern void __real_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms);
-
-void
-__wrap_lt_renewed(const DueItem *item, int64 deadline, int64 watch_ms)
-{
-	Before		before;
-
-	look_before(item, &before);
-	__real_lt_renewed(item, deadline, watch_ms);
-	look_after(item, &before, deadline);
-}
-
-extern void __wrap_lt_moved(const DueItem *item, StoreId store, int64 deadline,
-							int64 not_after);
-extern void __real_lt_moved(const DueItem *item, StoreId store, int64 deadline,
-							int64 not_after);
-
-void
-__wrap_lt_moved(const DueItem *item, StoreId store, int64 deadline, int64 not_after)
-{
-	Before		before;
-
-	look_before(item, &before);
-	__real_lt_moved(item, store, deadline, not_after);
-	/* In a table nobody is asked. */
-	if (lr_store_can(store, STORE_HAS_REPLICAS))
-		look_after(item, &before, deadline);
 }

@@ -257,8 +257,6 @@ __wrap_lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 	return n;
 }
 
-extern void __real_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
-extern void __wrap_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at);
 extern void __real_lt_take_due(LrIndex hold, StoreId store);
 extern void __wrap_lt_take_due(LrIndex hold, StoreId store);
 
@@ -268,14 +266,6 @@ static struct
 	uint64		owner;
 	int64		until;
 }			put_off[SIM_MAX_LOCKS][STORE_COUNT];
-
-void
-__wrap_lt_retry_at(LrIndex hold, uint64 owner, StoreId store, int64 at)
-{
-	__real_lt_retry_at(hold, owner, store, at);
-	put_off[hold][store].owner = owner;
-	put_off[hold][store].until = at;
-}
 
 /* The watchdog looks at it now, under the partition lock: not before it was to. */
 void
@@ -376,60 +366,110 @@ is_left(const DueItem *item)
 	return h->claim.owner == item->op.owner && lt_is_left(h);
 }
 
-extern Refusal __real_lt_refused(const DueItem *item, bool alone);
-extern Refusal __wrap_lt_refused(const DueItem *item, bool alone);
-
-/* A write lock is there for as long as the read lock beside it, which is in the same hash. */
-Refusal
-__wrap_lt_refused(const DueItem *item, bool alone)
+/*
+ * A write lock is there for as long as the read lock beside it, which is in the same hash.
+ */
+static void
+check_given_up(const DueItem *item, bool over, LrIndex reads, uint64 reader, int64 until)
 {
 	LrIndex		key = lt_holds[item->op.hold].key;
-	LrIndex		reads = lt_holds[item->op.hold].kind == KIND_WRITE ? held_as(key, KIND_READ) : LR_NONE;
-	uint64		owner = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
-	int64		until = reads == LR_NONE ? 0 : lt_deadline(reads);
-	bool		left = is_left(item);
-	Refusal		result = __real_lt_refused(item, alone);
 	char		text[LR_OWNER_MAX];
 
-	if (result.over && until > server_clock() && lt_holds[reads].claim.owner == owner &&
+	if (over && until > server_clock() && lt_holds[reads].claim.owner == reader &&
 		lt_holds[reads].state == HOLD_HELD)
 		sim_fail("left behind", "the write lock of %s is given up, and somebody reads beside it for %.3f ms",
 				 lt_keys[key].name, (until - server_clock()) / 1000.0);
-	if (left && is_left(item) && lt_holds[item->op.hold].lasts < until)
+	if (!over && is_left(item) && lt_holds[item->op.hold].lasts < until)
 		sim_fail("left behind", "the write lock of %s counts as over %.3f ms before the read lock beside it",
 				 lt_keys[key].name, (until - lt_holds[item->op.hold].lasts) / 1000.0);
 	lr_owner_text(item->op.owner, text);
-	if (result.over && item->op.lock_kind == KIND_WRITE && !item->at_old_place &&
+	if (over && item->op.lock_kind == KIND_WRITE && !item->at_old_place &&
 		sim_config.masters == 0 && redis_has_for_long(lt_keys[key].name, text))
 		sim_fail("left behind", "the write lock of %s is given up, and Redis has it for long",
 				 lt_keys[key].name);
-	return result;
 }
 
-extern void __real_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
-extern void __wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store);
-
 /*
- * What is over is not there for longer because something beside it is over, too.  If another
- * process has run meanwhile, it may have given something back that was held until then.
+ * What is over is not there for longer because something beside it is over, too.
  */
-void
-__wrap_lt_given_back(LrIndex hold, uint64 owner, StoreId store)
+static void
+check_beside(const DueItem *item, const LrHold *before)
 {
-	LrIndex		key = lt_holds[hold].key;
-	int64		ends_at = lt_holds[hold].lasts;
-	bool		over = lt_holds[hold].claim.owner == owner &&
-		lt_holds[hold].state == HOLD_ORPHAN && ends_at <= server_clock();
-	LrHold		before[SIM_MAX_LOCKS];
-	uint64_t	switches = scheduler_switches;
+	LrIndex		key = before[item->op.hold].key;
+	int64		ends_at = before[item->op.hold].lasts;
 
-	memcpy(before, lt_holds, lt_table->max_locks * sizeof(LrHold));
-	__real_lt_given_back(hold, owner, store);
-	over = over && scheduler_switches == switches;
-	for (LrIndex i = 0; over && i < lt_table->max_locks; i++)
-		if (i != hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
+	if (before[item->op.hold].state != HOLD_ORPHAN || ends_at > server_clock())
+		return;
+	for (LrIndex i = 0; i < lt_table->max_locks; i++)
+		if (i != item->op.hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
 			lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].claim.owner == before[i].claim.owner &&
 			lt_holds[i].lasts > Max(before[i].lasts, ends_at))
 			sim_fail("left behind", "%s is to be given back for another %.3f ms, as something that was over is gone",
 					 lt_keys[key].name, (lt_holds[i].lasts - server_clock()) / 1000.0);
+}
+
+/* The operation that says what became of the item. */
+static const StoreOp *
+last_op(const DueItem *item, const StoreOp *op)
+{
+	return item->action == DUE_MOVE ? op + 1 : op;
+}
+
+static void
+note_put_off(const DueItem *item, const StoreOp *op)
+{
+	LrIndex		hold = item->op.hold;
+
+	if (last_op(item, op)->outcome == STORE_OK || lt_holds[hold].claim.owner != item->op.owner)
+		return;
+	put_off[hold][item->op.store].owner = item->op.owner;
+	put_off[hold][item->op.store].until = lt_read_due(hold, item->op.store);
+}
+
+extern DueResult __real_lt_answered(const DueItem *item, const StoreOp *op, const StoreOp *time,
+									int64 retry_at, bool has_room);
+extern DueResult __wrap_lt_answered(const DueItem *item, const StoreOp *op, const StoreOp *time,
+									int64 retry_at, bool has_room);
+
+/*
+ * If another process has run meanwhile, it may have given something back, or asked for it.
+ */
+DueResult
+__wrap_lt_answered(const DueItem *item, const StoreOp *op, const StoreOp *time,
+				   int64 retry_at, bool has_room)
+{
+	LrIndex		hold = item->op.hold;
+	LrIndex		reads = lt_holds[hold].kind == KIND_WRITE ? held_as(lt_holds[hold].key, KIND_READ) : LR_NONE;
+	uint64		reader = reads == LR_NONE ? 0 : lt_holds[reads].claim.owner;
+	int64		until = reads == LR_NONE ? 0 : lt_deadline(reads);
+	bool		left = is_left(item);
+	bool		refused = item->action == DUE_GIVE_BACK && op->answer.own_fault &&
+		(op->outcome == STORE_REFUSED || op->outcome == STORE_DENIED);
+	int			sent = counts_sent(item);
+	uint64_t	switches = scheduler_switches;
+	LrHold		before[SIM_MAX_LOCKS];
+	Before		renewed;
+	DueResult	result;
+
+	memcpy(before, lt_holds, lt_table->max_locks * sizeof(LrHold));
+	replica_look_before(item, &renewed);
+	result = __real_lt_answered(item, op, time, retry_at, has_room);
+	note_put_off(item, op);
+	counts_answered(item, sent, &result);
+	if ((item->action == DUE_RENEW || item->action == DUE_MOVE) &&
+		last_op(item, op)->outcome == STORE_OK &&
+		lr_store_can(item->op.store, STORE_HAS_REPLICAS))
+		replica_look_after(item, &renewed, lr_lease_deadline(last_op(item, op)->sent.at,
+															 item->op.lease_ms));
+	if (switches == scheduler_switches && left)
+	{
+		bool		given_up = !is_left(item) ||
+			(lt_holds[hold].traces & STORE_BIT(item->op.store)) == 0;
+
+		if (refused && item->nodes == 0)
+			check_given_up(item, given_up, reads, reader, until);
+		if (!is_left(item))
+			check_beside(item, before);
+	}
+	return result;
 }

@@ -18,7 +18,7 @@
 #include "../backend/sql.h"
 #include "../kernel/server.h"
 
-#include "../../../src/locktable/locktable.h"
+#include "../../../src/locktable/watch.h"
 #include "../../../src/session/session.h"
 #include "../../../src/store/store.h"
 
@@ -118,6 +118,8 @@ extern void check_conditions(void);
 
 /* What it was to have counted is promised now, if it has committed. */
 extern void counts_transaction_ends(bool commit);
+extern int	counts_sent(const DueItem *item);
+extern void counts_answered(const DueItem *item, int sent, const DueResult *result);
 
 /* ---- rest_check.c: nothing of a statement that has ended is left, and it was in time ---- */
 
@@ -155,6 +157,18 @@ extern void note_state(bool (*is_locked) (uint32 hash));
 
 /* What a store has answered. */
 extern void replica_check_answer(const StoreOp *op, StoreOutcome outcome);
+
+/* A lock before an answer about it */
+typedef struct Before
+{
+	uint64		owner;
+	int64		deadline;
+	ScopeHold	scope[SCOPE_COUNT];
+	int			wanted;
+} Before;
+
+extern void replica_look_before(const DueItem *item, Before *before);
+extern void replica_look_after(const DueItem *item, const Before *before, int64 deadline);
 
 /* ---- master_check.c ---- */
 
