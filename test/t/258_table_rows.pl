@@ -39,8 +39,7 @@ my @bad = (
 	{ lease => "'-1 s'" },
 	{ lease => "'0'" },
 	{ lease => "'1 month'" },
-	{ lease => "'178000000 years'" },
-	{ expires_at => 'NULL' });
+	{ lease => "'178000000 years'" });
 
 # They count.
 my @strange = (
@@ -51,7 +50,8 @@ my @strange = (
 	{ owner => "'readers'", instance => "'$instance'", hold_count => 2147483647 },
 	{ owner => "'readers'", instance => "'$instance'", hold_count => -1 },
 	{ hold_count => 0 },
-	{ lease => "'2562047788 hours'" });
+	{ lease => "'2562047788 hours'" },
+	{ expires_at => 'NULL' });
 
 sub write_row ($change)
 {
@@ -114,7 +114,7 @@ foreach my $change (@bad, @strange, { owner => "'$stranger'" }, { instance => "'
 
 my @bad_shares = (
 	"('s', 'read', '$instance:7', NULL, now(), now(), '$instance')",
-	"('s', 'permit', '$instance:7', '1 h', now(), NULL, '$instance')",
+	"('s', 'permit', '$instance:7', NULL, now(), NULL, '$instance')",
 	"('s', 'permit', '$instance:7', '-1 h', now(), 'infinity', '$instance')",
 	"('s', 'permit', 'somebody', '0', now(), 'infinity', NULL)",
 	"('s', 'whatever', '$instance:7', '1 h', now(), now(), NULL)",

@@ -80,7 +80,7 @@ entry_left_ms(const Entry *e)
 static void
 entry_blocked(LockTables *tables)
 {
-	table_trouble_set(&tables->trouble, TABLE_BLOCKED,
+	table_trouble_set(&tables->trouble, ERRCODE_LOCK_NOT_AVAILABLE, BLOCKED_HINT,
 					  "Another transaction is changing the row of the key.");
 	tables_fail(tables);
 }
@@ -98,9 +98,9 @@ entry_may_look(LockTables *tables, TableId in)
 {
 	if (tables_have(tables, in))
 		return true;
-	if (tables->trouble.fault == TABLE_BLOCKED)
+	if (tables->trouble.sqlstate == ERRCODE_LOCK_NOT_AVAILABLE)
 		tables_fail(tables);
-	tables->trouble.fault = TABLE_FAULT_NONE;
+	tables->trouble.sqlstate = 0;
 	return false;
 }
 
@@ -134,7 +134,6 @@ take_column(Entry *e, Field field, Datum value)
 			e->lease_ms = Min(DatumGetIntervalP(value)->time / LR_US_PER_MS, LR_LEASE_MAX_MS);
 			break;
 		case FIELD_UNTIL:
-		case FIELD_END:
 			e->until = DatumGetTimestampTz(value);
 			break;
 		case FIELD_INSTANCE:
@@ -221,10 +220,8 @@ column_of(const Entry *e, const StoreOp *op, Field field, bool *isnull)
 			return IntervalPGetDatum(lease);
 		case FIELD_SINCE:
 			return TimestampTzGetDatum(GetCurrentTimestamp());
-		case FIELD_END:
-			*isnull = TIMESTAMP_IS_NOEND(e->until);
-			return TimestampTzGetDatum(e->until);
 		case FIELD_UNTIL:
+			*isnull = TIMESTAMP_IS_NOEND(e->until);
 			return TimestampTzGetDatum(e->until);
 		case FIELD_INSTANCE:
 			*isnull = e->of == OF_NOBODY;
@@ -537,6 +534,6 @@ entries_sweep(LockTables *tables)
 	{
 		if (tables_have(tables, in))
 			sweep_table(tables, in);
-		tables->trouble.fault = TABLE_FAULT_NONE;
+		tables->trouble.sqlstate = 0;
 	}
 }

@@ -48,38 +48,19 @@ typedef struct Requests
 
 static Requests *requests = NULL;
 
-/* ----------
- * Why something was not done
- * ----------
+/*
+ * table_trouble_set --- see table_int.h
  */
-
-static const char *const hints[] = {
-	[TABLE_NO_DATABASE] = gettext_noop("Create the database, and the extension in it, or set \"lockredis.database\" to another one."),
-	[TABLE_NO_EXTENSION] = gettext_noop("Run CREATE EXTENSION lockredis in the database that \"lockredis.database\" names."),
-	[TABLE_WRONG_FORM] = gettext_noop("Set \"lockredis.database\" to a database with encoding UTF8 and the extension as its script makes it."),
-	[TABLE_OLD_EXTENSION] = gettext_noop("Run ALTER EXTENSION lockredis UPDATE in the database that \"lockredis.database\" names."),
-	[TABLE_BLOCKED] = gettext_noop("Look for transactions that were left open in the database that \"lockredis.database\" names."),
-	[TABLE_ERROR] = NULL
-};
-
 void
-table_trouble_set(TableTrouble *trouble, TableFault fault, const char *format,...)
+table_trouble_set(TableTrouble *trouble, int sqlstate, const char *hint, const char *format,...)
 {
 	va_list		args;
 
-	trouble->fault = fault;
-	trouble->sqlstate = fault == TABLE_BLOCKED ? ERRCODE_LOCK_NOT_AVAILABLE :
-		fault == TABLE_ERROR ? ERRCODE_INTERNAL_ERROR :
-		ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+	trouble->sqlstate = sqlstate;
+	strlcpy(trouble->hint, hint, sizeof(trouble->hint));
 	va_start(args, format);
 	vsnprintf(trouble->detail, sizeof(trouble->detail), format, args);
 	va_end(args);
-}
-
-const char *
-table_trouble_hint(TableFault fault)
-{
-	return hints[fault];
 }
 
 /* ----------
@@ -244,7 +225,7 @@ request_submit(TableRequest *request)
 
 	Assert(request_state(request) == REQUEST_FREE);
 	request->client = LrMyProcNumber;
-	request->trouble.fault = TABLE_FAULT_NONE;
+	request->trouble.sqlstate = 0;
 	(void) pg_atomic_exchange_u32(&request->state, REQUEST_SUBMITTED);
 	worker = pg_atomic_read_u32(&requests->worker);
 	if (worker != NO_WORKER)

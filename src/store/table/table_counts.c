@@ -160,7 +160,8 @@ count_add(LockTables *tables, StoreOp *op, int64 amount)
 
 	if (pg_add_s64_overflow(tables->entry[IN_VALUES].number, amount, &value))
 	{
-		table_trouble_set(&tables->trouble, TABLE_ERROR, "The number would be out of range.");
+		table_trouble_set(&tables->trouble, ERRCODE_INTERNAL_ERROR, "",
+						  "The number would be out of range.");
 		tables_fail(tables);
 	}
 	op->answer.available = op->answer.total = value;

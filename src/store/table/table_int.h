@@ -32,33 +32,20 @@
  * Why the table worker could not carry out an operation.  Plain data in shared memory: the
  * worker writes it, and the process that submitted the request reads it.
  */
-typedef enum TableFault
-{
-	TABLE_FAULT_NONE,
-	TABLE_NO_DATABASE,
-	TABLE_NO_EXTENSION,
-	TABLE_WRONG_FORM,			/* of the tables, or the wrong encoding */
-	TABLE_OLD_EXTENSION,		/* a version without the table in question */
-	TABLE_BLOCKED,				/* by an open transaction */
-	TABLE_ERROR					/* any other error that PostgreSQL has raised */
-} TableFault;
-
 typedef struct TableTrouble
 {
-	TableFault	fault;			/* TABLE_FAULT_NONE: none */
-	int			sqlstate;
+	int			sqlstate;		/* 0: none; ERRCODE_LOCK_NOT_AVAILABLE: blocked by
+								 * another transaction */
 	char		detail[256];
+	char		hint[160];
 } TableTrouble;
 
-/*
- * Set the fault, its SQLSTATE and its detail.  With TABLE_ERROR the SQLSTATE is that of an
- * internal error, unless the caller sets another one afterwards.
- */
-extern void table_trouble_set(TableTrouble *trouble, TableFault fault,
-							  const char *format,...) pg_attribute_printf(3, 4);
+#define BLOCKED_HINT	\
+	"Look for transactions that were left open in the database that \"lockredis.database\" names."
 
-/* The hint that goes with a fault: static text, or NULL. */
-extern const char *table_trouble_hint(TableFault fault);
+/* "hint": may be empty. */
+extern void table_trouble_set(TableTrouble *trouble, int sqlstate, const char *hint,
+							  const char *format,...) pg_attribute_printf(4, 5);
 
 /* ----------
  * requests.c: Requests of sessions and the watchdog to the table worker, and its answers.
@@ -293,9 +280,8 @@ typedef enum Field
 	FIELD_HOLDS,
 	FIELD_NUMBER,
 	FIELD_LEASE,
-	FIELD_UNTIL,
 	FIELD_FENCE,				/* a number; from here on null is allowed */
-	FIELD_END,					/* until when the row counts; null: for ever */
+	FIELD_UNTIL,				/* until when the row counts; null: for ever */
 	FIELD_INSTANCE,
 	FIELD_SINCE,				/* from here on: not read, and set only in a new
 								 * entry */

@@ -86,9 +86,8 @@ take_token(LockTables *tables, StoreOp *op, int64 floor)
 
 	if (token++ >= STORE_TOKEN_MAX)
 	{
-		table_trouble_set(&tables->trouble, TABLE_ERROR,
+		table_trouble_set(&tables->trouble, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "",
 						  "The counter of fencing tokens is used up.");
-		tables->trouble.sqlstate = ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE;
 		tables_fail(tables);
 	}
 	counter->number = store_last_token(token, op->amount);

@@ -72,7 +72,7 @@ table_set_error(TableHandle *h, int sqlstate, const char *detail,
 				const char *hint)
 {
 	batch_set_error(&h->batch, sqlstate, detail);
-	h->batch.error.hint = hint;
+	h->batch.error.hint = hint[0] != '\0' ? hint : NULL;
 	if (h->patient)
 		snprintf(h->batch.error.address, sizeof(h->batch.error.address),
 				 "database \"%s\"", lr_database);
@@ -86,7 +86,7 @@ table_set_error(TableHandle *h, int sqlstate, const char *detail,
 static void
 table_fail(TableHandle *h, StoreOutcome unsent, int sqlstate, const char *detail)
 {
-	table_set_error(h, sqlstate, detail, NULL);
+	table_set_error(h, sqlstate, detail, "");
 	batch_give_up(&h->batch, unsent);
 	batch_finish(&h->batch);
 	h->asked = 0;
@@ -116,9 +116,9 @@ read_answers(TableHandle *h)
 			batch_settle(&h->batch, op, outcome);
 	}
 	h->asked = 0;
-	if (request->trouble.fault != TABLE_FAULT_NONE)
+	if (request->trouble.sqlstate != 0)
 		table_set_error(h, request->trouble.sqlstate, request->trouble.detail,
-						table_trouble_hint(request->trouble.fault));
+						request->trouble.hint);
 	request_free(request);
 	if (!h->patient && node_is_silent(NODE_TABLE))
 		node_set_silent(NODE_TABLE, false);

@@ -53,6 +53,9 @@
 /* The worker waits for no lock on purpose; this limits any wait that happens nevertheless. */
 #define LOCK_TIMEOUT		"200ms"
 
+#define DATABASE_HINT	\
+	"Create the database, and the extension in it, or set \"lockredis.database\" to another one."
+
 /* Room for all operations that can be submitted at once. */
 static TableJob *jobs = NULL;
 
@@ -95,7 +98,8 @@ static void
 refuse_job(TableJob *job, const TableTrouble *trouble)
 {
 	memset(&job->op->answer, 0, sizeof(StoreAnswer));
-	job->op->outcome = trouble->fault == TABLE_BLOCKED ? STORE_BLOCKED : STORE_REFUSED;
+	job->op->outcome = trouble->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
+		STORE_BLOCKED : STORE_REFUSED;
 	job->request->trouble = *trouble;
 }
 
@@ -117,15 +121,13 @@ note_error(void)
 {
 	ErrorData  *error = CopyErrorData();
 
-	if (tables.trouble.fault == TABLE_FAULT_NONE &&
-		error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
-		table_trouble_set(&tables.trouble, TABLE_BLOCKED,
+	if (tables.trouble.sqlstate == 0 && error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE)
+		table_trouble_set(&tables.trouble, error->sqlerrcode, BLOCKED_HINT,
 						  "Another transaction was in the way: %s.", error->message);
-	else if (tables.trouble.fault == TABLE_FAULT_NONE)
+	else if (tables.trouble.sqlstate == 0)
 	{
-		table_trouble_set(&tables.trouble, TABLE_ERROR, "The table worker failed: %s.",
-						  error->message);
-		tables.trouble.sqlstate = error->sqlerrcode;
+		table_trouble_set(&tables.trouble, error->sqlerrcode, "",
+						  "The table worker failed: %s.", error->message);
 		EmitErrorReport();
 	}
 	FlushErrorState();
@@ -165,7 +167,7 @@ run_transaction(int from, int to)
 	volatile bool done = false;
 
 	running = NULL;
-	tables.trouble.fault = TABLE_FAULT_NONE;
+	tables.trouble.sqlstate = 0;
 	PG_TRY();
 	{
 		SetCurrentStatementStartTimestamp();
@@ -176,10 +178,10 @@ run_transaction(int from, int to)
 		{
 			running = &jobs[i];
 			rows_execute(&tables, running->op);
-			if (tables.trouble.fault != TABLE_FAULT_NONE)
+			if (tables.trouble.sqlstate != 0)
 			{
 				refuse_job(running, &tables.trouble);
-				tables.trouble.fault = TABLE_FAULT_NONE;
+				tables.trouble.sqlstate = 0;
 			}
 		}
 		running = NULL;
@@ -265,15 +267,13 @@ serve_requests(const TableTrouble *trouble)
 /*
  * settle_transactions --- override defaults of the server and the database
  *
- * Time limits are switched off, as in autovacuum.  They would end a worker whose transaction
- * takes long, for example because the owner of the tables has added a slow index.
+ * The time limit of transactions is switched off.  It would end a worker whose transaction
+ * takes long, for example because the owner of the tables has added a slow index.  Other limits are
+ * for statements of clients only.
  */
 static void
 settle_transactions(void)
 {
-	SetConfigOption("statement_timeout", "0", PGC_SUSET, PGC_S_OVERRIDE);
-	SetConfigOption("idle_in_transaction_session_timeout", "0",
-					PGC_SUSET, PGC_S_OVERRIDE);
 	LrUnlimitTransactions();
 	SetConfigOption("lock_timeout", LOCK_TIMEOUT, PGC_SUSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed",
@@ -333,8 +333,8 @@ static void
 note_fatal(ErrorData *error)
 {
 	if (error->elevel == FATAL)
-		table_trouble_set(requests_unconnected(), TABLE_NO_DATABASE,
-						  "Database \"%s\" cannot be used: %s.", lr_database, error->message);
+		table_trouble_set(requests_unconnected(), ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						  DATABASE_HINT, "Database \"%s\" cannot be used: %s.", lr_database, error->message);
 	if (next_log_hook != NULL)
 		next_log_hook(error);
 }
@@ -345,13 +345,13 @@ note_fatal(ErrorData *error)
 static void
 connect_database(TableTrouble *trouble)
 {
-	table_trouble_set(trouble, TABLE_NO_DATABASE,
+	table_trouble_set(trouble, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, DATABASE_HINT,
 					  "Database \"%s\" cannot be used; the server log says why.", lr_database);
 	next_log_hook = emit_log_hook;
 	emit_log_hook = note_fatal;
 	BackgroundWorkerInitializeConnection(lr_database, NULL, 0);
 	emit_log_hook = next_log_hook;
-	trouble->fault = TABLE_FAULT_NONE;
+	trouble->sqlstate = 0;
 }
 
 /* ----------
@@ -414,7 +414,7 @@ lockredis_table_worker_main(Datum arg)
 	show_database();
 	jobs = MemoryContextAlloc(TopMemoryContext, sizeof(TableJob) * requests_max_ops());
 	before_shmem_exit(worker_leave, 0);
-	if (trouble->fault != TABLE_FAULT_NONE)
+	if (trouble->sqlstate != 0)
 		refuse_for_a_while(trouble);
 	connect_database(trouble);
 	pgstat_report_appname("lockredis table worker");

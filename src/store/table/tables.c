@@ -48,17 +48,18 @@ const TableFields table_fields[IN_COUNT] = {
 		}
 	},
 	[IN_VALUES] = {
-		"redis_lock_values", 2, 4, {FIELD_KEY, FIELD_KIND, FIELD_NUMBER, FIELD_END}
+		"redis_lock_values", 2, 4, {FIELD_KEY, FIELD_KIND, FIELD_NUMBER, FIELD_UNTIL}
 	}
 };
 
 static const Oid field_types[] = {
 	[FIELD_KEY] = TEXTOID,[FIELD_KIND] = TEXTOID,[FIELD_OWNER] = TEXTOID,
 	[FIELD_HOLDS] = INT4OID,[FIELD_NUMBER] = INT8OID,[FIELD_LEASE] = INTERVALOID,
-	[FIELD_UNTIL] = TIMESTAMPTZOID,[FIELD_FENCE] = INT8OID,
-	[FIELD_END] = TIMESTAMPTZOID,[FIELD_INSTANCE] = UUIDOID,
+	[FIELD_FENCE] = INT8OID,[FIELD_UNTIL] = TIMESTAMPTZOID,[FIELD_INSTANCE] = UUIDOID,
 	[FIELD_SINCE] = TIMESTAMPTZOID,[FIELD_COMMENT] = TEXTOID
 };
+
+static const char form_hint[] = "Set \"lockredis.database\" to a database with encoding UTF8 and the extension as its script makes it.";
 
 /* Between tables_open and tables_close. */
 static Oid	save_user;
@@ -72,7 +73,7 @@ has_good_encoding(TableTrouble *trouble)
 {
 	if (GetDatabaseEncoding() == PG_UTF8 || GetDatabaseEncoding() == PG_SQL_ASCII)
 		return true;
-	table_trouble_set(trouble, TABLE_WRONG_FORM,
+	table_trouble_set(trouble, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, form_hint,
 					  "Database \"%s\" has encoding %s; keys are UTF8.",
 					  get_database_name(MyDatabaseId), GetDatabaseEncodingName());
 	return false;
@@ -96,7 +97,8 @@ find_schema(LockTables *tables)
 	if (HeapTupleIsValid(tuple))
 		tables->schema = ((Form_pg_extension) GETSTRUCT(tuple))->extnamespace;
 	else
-		table_trouble_set(&tables->trouble, TABLE_NO_EXTENSION,
+		table_trouble_set(&tables->trouble, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						  "Run CREATE EXTENSION lockredis in the database that \"lockredis.database\" names.",
 						  "Extension \"lockredis\" does not exist in database \"%s\".",
 						  get_database_name(MyDatabaseId));
 	systable_endscan(scan);
@@ -137,11 +139,12 @@ open_relation(LockTables *tables, TableId in)
 	if (rel != NULL)
 		table_close(rel, NoLock);
 	if (rel != NULL || (OidIsValid(relid) && !locked))
-		table_trouble_set(&tables->trouble, TABLE_BLOCKED,
+		table_trouble_set(&tables->trouble, ERRCODE_LOCK_NOT_AVAILABLE, BLOCKED_HINT,
 						  "Another session has locked the table of locks.");
 	else
-		table_trouble_set(&tables->trouble,
-						  in < IN_SHARES ? TABLE_WRONG_FORM : TABLE_OLD_EXTENSION,
+		table_trouble_set(&tables->trouble, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+						  in < IN_SHARES ? form_hint :
+						  "Run ALTER EXTENSION lockredis UPDATE in the database that \"lockredis.database\" names.",
 						  "The extension in database \"%s\" has no table \"%s\".",
 						  get_database_name(MyDatabaseId), table_fields[in].name);
 	return NULL;
@@ -189,8 +192,8 @@ open_table(LockTables *tables, TableId in)
 	else
 		return true;
 	table_close(rel, NoLock);
-	table_trouble_set(&tables->trouble, TABLE_WRONG_FORM, "Table \"%s\" %s.",
-					  fields->name, fault);
+	table_trouble_set(&tables->trouble, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, form_hint,
+					  "Table \"%s\" %s.", fields->name, fault);
 	return false;
 }
 

@@ -250,8 +250,8 @@ ask(char *text)
 		if (ops[i].kind == STORE_INSPECT)
 			strlcpy(inspected, store_owners(&ops[i].answer), sizeof(inspected));
 	}
-	if (request->trouble.fault != TABLE_FAULT_NONE)
-		appendStringInfo(&out, " fault %d", request->trouble.fault);
+	if (request->trouble.sqlstate != 0)
+		appendStringInfo(&out, " fault %d", request->trouble.sqlstate);
 	request_free(request);
 	return out.data;
 }
