@@ -204,8 +204,7 @@ poll_until('the store to be down', sub { state() eq 'down' });
 cmp_ok($redis->rejected_calls('eval', 'evalsha'), '<', 100, 'locks are not asked for one by one');
 allow();
 $node->wait_for_up;
-poll_until('all to be renewed',
-	sub { $node->count_locks(q{granted AND renewals > 0}) == 500 });
+poll_until('all to be renewed', sub { $node->count_locks(q{granted AND renewals > 0}) == 500 });
 is($node->times_logged($refuses), 0, 'no lock was refused by itself');
 signal_watchdog('STOP');
 $redis->cmd('ACL', 'SETUSER', 'bob', '-eval', '-evalsha');

@@ -71,8 +71,7 @@ $nodes[1]->cmd('DEL', 'kk');
 
 # ---- token locks
 
-my ($third, $proxy) = ($nodes[2], $proxies[2]);
-my $n = 0;
+my ($third, $proxy, $n) = ($nodes[2], $proxies[2], 0);
 
 # A node whose connection is made late is not waited for.
 sub with_all ($s)
@@ -161,12 +160,13 @@ $session->query_is("SELECT redis_token_unlock('both', 'one more')", 't', 'given 
 # The release goes out again since its script is not loaded any more; that of the create is.
 # (Now and then the watchdog has loaded it again meanwhile, and the lock is taken.)
 my $late = with_all($node->session);
-my $loads = $node->session;    # gives nothing back yet
 
 sub behind_a_release ($n)
 {
-	my ($key, $loaded) = ("flushed $n", "loaded $n");
+	my ($key, $loaded, $loads) = ("flushed $n", "loaded $n", $node->session);
 
+	# It is connected, and has neither taken nor given back a token lock.
+	$masters->connect_to_all($loads);
 	$_->cmd('SET', $key, 'theirs', 'PX', 3_600_000) foreach @nodes;
 	$proxy->rule(on => 'reply', match => $key, action => 'hold');
 	my $requests = $proxy->rule(match => $key, skip => 1, times => 0, action => 'hold');
