@@ -225,6 +225,10 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
 		error->hint = redis_words_hint(words);
 	refusal_report(b);
 
+	/* It may serve others. */
+	if (b->target.node != NODE_NONE && !redis_words_concern_all(words))
+		silence_heard(lr_now(), 0);
+
 	if (redis_words_begin(words, "READONLY"))
 		refusal_not_master(b);
 	if (redis_words_begin(words, "CLUSTERDOWN"))
