@@ -251,8 +251,7 @@ check_place(const LrKey *key, LrIndex s)
 		(w->asked.claim.owner != 0 || w->asked.trying))
 		return check_says("session %d has no place of %.*s, and keeps or asks for one", s,
 						  NAME(key));
-	if (w->place.standing == STANDING_PLACELESS && w->place.line_at == 0 &&
-		!lt_has_ordered_hold(key))
+	if (w->place.standing == STANDING_PLACELESS && !lt_has_ordered_hold(key))
 		return check_says("session %d has no place of %.*s, nor will it be passed on", s,
 						  NAME(key));
 	return NULL;
@@ -266,15 +265,19 @@ check_places(const LrKey *key)
 {
 	int			lined = 0;
 	int			placeless = 0;
+	bool		in_front = false;
 
 	for (LrIndex s = key->places.list.head; s != LR_NONE; s = lt_wait_of(s)->next)
 	{
 		CHECK(check_place(key, s));
 		if (!lr_kind(lt_wait_of(s)->terms.kind)->passing && !key->ordered)
 			return check_says("session %d has place of %.*s in wrong order", s, NAME(key));
-		lined += lt_wait_of(s)->place.line_at != 0;
+		lined += lt_wait_of(s)->place.standing == STANDING_LINED;
+		in_front |= lt_wait_of(s)->place.standing == STANDING_LINED && lt_wait_of(s)->in_front;
 		placeless += lt_wait_of(s)->place.standing == STANDING_PLACELESS;
 	}
+	if (lined > 0 && !in_front)
+		return check_says("nobody in line for %.*s may ask", NAME(key));
 	if (key->places.nlined != lined || key->places.nplaceless != placeless)
 		return check_says("%d sessions are in line for %.*s, and %d have no place: it knows of %d and %d",
 						  lined, NAME(key), placeless, key->places.nlined,
@@ -392,7 +395,7 @@ lt_check_wait(LrIndex s)
 		((w->state == WAIT_HANDED && !w->early) || !lr_kind(h->kind)->announced))
 		return check_says("session %d keeps owner " UINT64_FORMAT " of %.*s in the store",
 						  s, w->asked.claim.owner, NAME(key));
-	if (w->in_front && w->state != WAIT_QUEUED)
+	if (w->in_front && !lt_is_waiting(w))
 		return check_says("session %d is in front of %.*s and in no queue", s, NAME(key));
 	return NULL;
 }

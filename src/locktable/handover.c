@@ -145,7 +145,7 @@ handover_to(LrIndex session, LrIndex hold)
 	{
 		lt_place_remove(&key->places, session);
 		if (w->early)
-			w->place.standing = standing;	/* it is not PLACELESS */
+			w->place.standing = Min(standing, STANDING_ANSWERED);
 	}
 	else if (lt_queue_remove(&key->queue, session))
 		lt_nudge_beside(&key->queue, lr_kind(h->kind)->excludes);

@@ -250,7 +250,8 @@ typedef enum LrStanding
 {
 	STANDING_NEW,				/* nothing yet */
 	STANDING_ANSWERED,			/* as far as is known it has a place */
-	STANDING_PLACELESS			/* it has none: a session here will pass the lock on */
+	STANDING_PLACELESS,			/* it has none: a session here will pass the lock on */
+	STANDING_LINED				/* likewise, and it is in line to ask for one */
 } LrStanding;
 
 /*
@@ -268,13 +269,10 @@ typedef struct LrAsked
 	bool		trying;			/* it asks the store */
 } LrAsked;
 
-/* A session in the order of the store, and when it asks for its place there. */
+/* A session in the order of the store. */
 typedef struct LrPlace
 {
 	int64		came_at;		/* lr_now() when it came, */
-	int64		line_at;		/* those behind it in line wait until then, and a
-								 * second more; LR_NEVER = it may not ask yet; 0 = it is
-								 * not in line */
 	int64		notified_at;	/* when it was notified of its turn; 0 = it was not, or
 								 * has asked since */
 	LrStanding	standing;		/* what the store has answered since it came */
@@ -296,7 +294,8 @@ typedef struct LrWait
 	LrIndex		hold;			/* that it waits with */
 	LrIndex		handed;			/* the hold that it was handed, */
 	bool		early;			/* while it asked the store; see handover.c */
-	bool		in_front;		/* of the queue: may ask the store */
+	bool		in_front;		/* may ask the store: of the queue or line, or it is in
+								 * the order of the store and not in line */
 	bool		asleep;			/* counted in nwaiters */
 	LockTerms	terms;			/* with which it asks for the lock */
 	LrAsked		asked;
@@ -652,16 +651,10 @@ extern LrIndex lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now);
 extern void lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev,
 							LrStanding standing);
 extern void lt_place_remove(LrPlaces *places, LrIndex session);
-extern void lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing);
-extern bool lt_has_placeless(const LrPlaces *places);
-extern void lt_join_line(LrPlaces *places, LrIndex session);
+extern void lt_stand(LrPlaces *places, LrIndex session, LrStanding standing);
 extern void lt_line_up(LrPlaces *places);
 extern void lt_nudge_placeless(LrKey *key);
 extern void lt_note_clear(LrIndex hold, const StoreOp *create);
-extern void lt_leave_line(LrIndex session);
-extern bool lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again);
-extern bool lt_holds_up_line(const LrPlace *place, int64 now);
-extern void lt_count_off(LrIndex session);
 extern LrIndex lt_find_place(const LrPlaces *places, uint64 owner);
 extern void lt_nudge_place(LrKey *key, uint64 owner, bool its_turn);
 

@@ -42,9 +42,6 @@
 
 #include "locktable/locktable_int.h"
 
-/* One in line that has not acted for this long after it was to do so is skipped. */
-#define LINE_PATIENCE		LR_US_PER_S
-
 /* ----------
  * Can a lock be handed to a session that waits, as it is?
  * ----------
@@ -99,14 +96,53 @@ lt_fitting_hold(const LrKey *key, const LrWait *w, int64 now)
  */
 
 /*
- * lt_stand --- note what the store has answered a session, and count those without a place
+ * place_note --- note where a session stands, and count those without a place
+ *
+ * In line it is not in front yet; see line_begin.
  */
-void
-lt_stand(LrPlaces *places, LrPlace *place, LrStanding standing)
+static void
+place_note(LrPlaces *places, LrWait *w, LrStanding standing)
 {
 	places->nplaceless += (standing == STANDING_PLACELESS) -
-		(place->standing == STANDING_PLACELESS);
-	place->standing = standing;
+		(w->place.standing == STANDING_PLACELESS);
+	places->nlined += (standing == STANDING_LINED) - (w->place.standing == STANDING_LINED);
+	w->place.standing = standing;
+	w->in_front = standing != STANDING_LINED;
+}
+
+/*
+ * line_begin --- the first session in line may ask, if nobody in line asks
+ */
+static void
+line_begin(const LrPlaces *places)
+{
+	LrIndex		first = places->list.head;
+
+	if (places->nlined == 0)
+		return;
+	while (lt_wait_of(first)->place.standing != STANDING_LINED)
+		first = lt_wait_of(first)->next;
+	if (lt_wait_of(first)->in_front)
+		return;
+	lt_wait_of(first)->in_front = true;
+	lt_wait_of(first)->woken_at = lr_now();
+	lt_add_to_wake(first);
+}
+
+/*
+ * lt_stand --- note what the store has answered a session, or that it need not ask
+ *
+ * If it was in line, the next one may ask now.
+ */
+void
+lt_stand(LrPlaces *places, LrIndex session, LrStanding standing)
+{
+	LrWait	   *w = lt_wait_of(session);
+	bool		next = w->place.standing == STANDING_LINED && w->in_front;
+
+	place_note(places, w, standing);
+	if (next)
+		line_begin(places);
 }
 
 /*
@@ -119,16 +155,15 @@ lt_place_insert(LrPlaces *places, LrIndex session, LrIndex prev, LrStanding stan
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	w->place.standing = STANDING_NEW;
-	lt_stand(places, &w->place, standing);
-	w->place.line_at = 0;
-	w->in_front = false;
 	lt_list_insert(&places->list, session, prev);
-	if (lr_kind(w->terms.kind)->passing)
-		return;
-	places->nordered++;
-	if (places->nlined > 0 && !w->asked.trying && w->asked.claim.owner == 0)
-		lt_join_line(places, session);
+	if (!lr_kind(w->terms.kind)->passing)
+	{
+		places->nordered++;
+		if (places->nlined > 0 && !w->asked.trying && w->asked.claim.owner == 0)
+			standing = STANDING_LINED;
+	}
+	w->place.standing = STANDING_NEW;
+	place_note(places, w, standing);
 }
 
 void
@@ -136,28 +171,13 @@ lt_place_remove(LrPlaces *places, LrIndex session)
 {
 	LrWait	   *w = lt_wait_of(session);
 
-	lt_leave_line(session);
 	lt_list_remove(&places->list, session);
 	if (!lr_kind(w->terms.kind)->passing)
 		places->nordered--;
-	lt_stand(places, &w->place, STANDING_NEW);
+	lt_stand(places, session, STANDING_NEW);
+	w->in_front = false;
 	w->place.subscription = SUB_NONE;
 	w->place.notified_at = 0;
-}
-
-/*
- * lt_has_placeless --- does a session without a place in the store wait, and does it run?
- */
-bool
-lt_has_placeless(const LrPlaces *places)
-{
-	if (places->nplaceless == 0)
-		return false;
-	for (LrIndex i = places->list.head; i != LR_NONE; i = lt_wait_of(i)->next)
-		if (lt_wait_of(i)->place.standing == STANDING_PLACELESS &&
-			!lt_holds_up_line(&lt_wait_of(i)->place, lr_now()))
-			return true;
-	return false;
 }
 
 /* ----------
@@ -165,37 +185,12 @@ lt_has_placeless(const LrPlaces *places)
  * ----------
  */
 
-void
-lt_join_line(LrPlaces *places, LrIndex session)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->place.line_at != 0)
-		return;
-	w->place.line_at = LR_NEVER;
-	places->nlined++;
-}
-
-/*
- * line_begin --- the first session in line from there on may ask
- */
-static void
-line_begin(LrIndex session)
-{
-	while (session != LR_NONE && lt_wait_of(session)->place.line_at == 0)
-		session = lt_wait_of(session)->next;
-	if (session == LR_NONE)
-		return;
-	if (lt_wait_of(session)->place.line_at == LR_NEVER)
-		lt_wait_of(session)->place.line_at = lr_now();
-	lt_add_to_wake(session);
-}
-
 /*
  * lt_line_up --- those without a place in the store have to ask for one, as the lock
  * that a session here has is about to go, or gone
  *
- * Those that came after them, and have not asked yet, ask after them.
+ * Those that came after them, and have not asked yet, ask after them.  One in front that has
+ * not asked yet may stand behind others now.
  */
 void
 lt_line_up(LrPlaces *places)
@@ -204,15 +199,18 @@ lt_line_up(LrPlaces *places)
 
 	for (LrIndex i = places->list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
-		const LrWait *w = lt_wait_of(i);
-		bool		placeless = w->place.standing == STANDING_PLACELESS;
+		LrWait	   *w = lt_wait_of(i);
+		LrStanding	standing = w->place.standing;
 
-		behind |= placeless;
-		if (placeless || (behind && w->place.standing == STANDING_NEW && !w->asked.trying &&
-						  !lr_kind(w->terms.kind)->passing))
-			lt_join_line(places, i);
+		behind |= standing >= STANDING_PLACELESS;
+		if (standing == STANDING_LINED)
+			w->in_front &= w->asked.trying;
+		else if (standing == STANDING_PLACELESS ||
+				 (behind && standing == STANDING_NEW && !w->asked.trying &&
+				  !lr_kind(w->terms.kind)->passing))
+			place_note(places, w, STANDING_LINED);
 	}
-	line_begin(places->list.head);
+	line_begin(places);
 }
 
 /*
@@ -252,74 +250,9 @@ lt_note_clear(LrIndex hold, const StoreOp *create)
 		return;
 	w->asked.claim.owner = 0;
 	if (w->state == WAIT_PLACED)
-		lt_stand(&key->places, &w->place, STANDING_PLACELESS);
+		lt_stand(&key->places, LrMyProcNumber, STANDING_PLACELESS);
 	w->asked.trying = false;
 	lt_nudge_placeless(key);
-}
-
-/*
- * lt_leave_line --- it has its place in the store, or gives up: now the next one may
- * ask
- */
-void
-lt_leave_line(LrIndex session)
-{
-	LrWait	   *w = lt_wait_of(session);
-	bool		begun = w->place.line_at != LR_NEVER;
-
-	if (w->place.line_at == 0)
-		return;
-	w->place.line_at = 0;
-	lt_keys[w->key].places.nlined--;
-	if (begun)
-		line_begin(w->next);
-}
-
-/*
- * lt_line_lets_ask --- may the session take its place now?  If not, when to look again
- *
- * Each of those before it gets its time, even if all of them are stopped.
- */
-bool
-lt_line_lets_ask(LrIndex session, int64 now, int64 *look_again)
-{
-	LrWait	   *w = lt_wait_of(session);
-
-	if (w->place.line_at == 0)
-		return true;
-	for (LrIndex i = lt_keys[w->key].places.list.head; i != session; i = lt_wait_of(i)->next)
-	{
-		const LrWait *before = lt_wait_of(i);
-
-		if (before->place.line_at == 0)
-			continue;
-		if (before->place.line_at == LR_NEVER)
-			line_begin(i);
-		*look_again = before->place.line_at + LINE_PATIENCE;
-		if (now < *look_again)
-			return false;
-	}
-	if (w->place.line_at == LR_NEVER)
-		w->place.line_at = now;
-	return true;
-}
-
-bool
-lt_holds_up_line(const LrPlace *place, int64 now)
-{
-	return place->line_at != 0 && now - place->line_at >= LINE_PATIENCE;
-}
-
-/*
- * lt_count_off --- the session has had its time, and the next one may sleep for longer
- *
- * It is woken as well, since the process that had to wake it may have been stopped.
- */
-void
-lt_count_off(LrIndex session)
-{
-	lt_add_to_wake(session);
-	line_begin(lt_wait_of(session)->next);
 }
 
 /* ----------

@@ -360,8 +360,7 @@ order_move(LrKey *key, LrIndex session, bool to_places)
 		(void) lt_queue_remove(&key->queue, session);
 		w->state = WAIT_PLACED;
 		lt_place_insert(&key->places, session, order_behind(&key->places.list, w),
-						STANDING_ANSWERED);
-		lt_join_line(&key->places, session);
+						STANDING_LINED);
 	}
 	else
 	{

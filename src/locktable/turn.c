@@ -105,7 +105,7 @@ turn_judge(LrKey *key, KindId kind, bool only_if_free, bool first, int64 now, Ki
 	}
 	if (only_if_free &&
 		((!first && !lt_would_be_in_front(&key->queue, kind)) ||
-		 (lr_kind(kind)->placed && lt_has_placeless(&key->places)) ||
+		 (lr_kind(kind)->placed && key->places.nplaceless + key->places.nlined > 0) ||
 		 lt_conflicting_hold(key, LrMyProcNumber, kind, now) != LR_NONE))
 		return ENQUEUE_BUSY;
 	return ENQUEUED;
@@ -393,7 +393,7 @@ lt_fail_waiters(LrIndex hold, int min_replicas)
 		LrIndex		next = w->next;
 
 		if (session != LrMyProcNumber && w->terms.min_replicas >= min_replicas &&
-			(!placed || (w->place.line_at != 0 && !w->asked.trying)))
+			(!placed || (w->place.standing == STANDING_LINED && !w->asked.trying)))
 		{
 			if (placed)
 				lt_place_remove(&key->places, session);
@@ -461,7 +461,7 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_agai
 static TurnResult
 turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 {
-	if (w->place.standing == STANDING_PLACELESS)
+	if (w->place.standing >= STANDING_PLACELESS)
 	{
 		LrIndex		here = w->place.came_at <= key->clear_at ?
 			lt_fitting_hold(key, w, now) : LR_NONE;
@@ -469,20 +469,16 @@ turn_placed(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 		/* A session here will hand the lock over to it. */
 		if (here != LR_NONE)
 		{
-			lt_leave_line(LrMyProcNumber);
+			lt_stand(&key->places, LrMyProcNumber, STANDING_PLACELESS);
 			w->woken_at = 0;
 			*look_again = lt_deadline(here);
 			return TURN_WAIT;
 		}
-		if (w->place.line_at == 0)
+		if (w->place.standing == STANDING_PLACELESS)
 			lt_line_up(&key->places);
 	}
-	if (!lt_line_lets_ask(LrMyProcNumber, now, look_again))
-		return TURN_WAIT;
-	if (w->place.standing == STANDING_PLACELESS || w->woken_at != 0 || now >= retry_at)
+	if (w->in_front && (w->woken_at != 0 || now >= retry_at))
 	{
-		if (w->place.standing == STANDING_PLACELESS)
-			lt_stand(&key->places, &w->place, STANDING_ANSWERED);
 		w->woken_at = 0;
 		w->place.notified_at = 0;
 		return TURN_TRY;
@@ -521,15 +517,14 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, StoreId *store)
 		turn = TURN_UNREPLICATED;
 	else if (w->state == WAIT_HANDED && lt_accept(hold))
 		turn = TURN_HANDED;
-	else if ((w->in_front || w->state == WAIT_PLACED) &&
-			 lt_awaits_sent(key, w, now, look_again))
+	else if (w->in_front && lt_awaits_sent(key, w, now, look_again))
 	{
 		turn = TURN_SENT;
 		w->looks_at = *look_again;
 		if (w->woken_at != 0)
 			w->woken_at = now;	/* we act on it later */
 	}
-	else if (w->in_front || w->state == WAIT_PLACED)
+	else if (w->in_front)
 	{
 		turn = w->state == WAIT_PLACED ?
 			turn_placed(key, w, now, retry_at, look_again) :
@@ -553,10 +548,6 @@ lt_turn(LrIndex *hold, int64 retry_at, int64 *look_again, StoreId *store)
 		if (!lr_watchdog_running())
 			*look_again = Min(*look_again, now + LONELY_POLL);
 	}
-
-	/* Those behind it in line wait until it looks again, or has ended its request. */
-	if (w->place.line_at != LR_NEVER && w->place.line_at != 0)
-		w->place.line_at = w->looks_at;
 	w->asked.trying = turn == TURN_TRY;
 	w->asked.until = w->asked.trying ? now + lr_call_budget() : 0;
 	lt_unlock();
@@ -576,10 +567,10 @@ lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner)
 	if (create->answer.clear && create->args.wait_ms != 0)
 		lt_note_clear(hold, create);
 	strlcpy(w->blocker, owner, LR_OWNER_MAX);
-	if (w->place.standing == STANDING_NEW)
+	if (w->state == WAIT_PLACED && w->place.standing != STANDING_PLACELESS)
+		lt_stand(&key->places, LrMyProcNumber, STANDING_ANSWERED);
+	else if (w->place.standing == STANDING_NEW)
 		w->place.standing = STANDING_ANSWERED;
-	if (w->place.standing != STANDING_PLACELESS)
-		lt_leave_line(LrMyProcNumber);
 	if (lr_kind(lt_holds[hold].kind)->one_asks && !key->queue.scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(&key->queue);
 	lt_unlock();

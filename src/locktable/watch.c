@@ -95,6 +95,20 @@ lt_wake_waiter(uint64 owner, const char *name, int name_len)
 }
 
 /*
+ * watch_pass_line --- let the next session in line ask before one that does not move
+ *
+ * Partition lock held.  That one asks when it runs.  It is woken, since the process that had
+ * to do that may have been stopped.
+ */
+static void
+watch_pass_line(LrKey *key, LrIndex session)
+{
+	lt_stand(&key->places, session, STANDING_ANSWERED);
+	lt_wait_of(session)->woken_at = lr_now();
+	lt_add_to_wake(session);
+}
+
+/*
  * watch_pass_over --- let the next session go before one in front that does not move
  *
  * Partition lock held.  That one comes behind the first that is not in front.  It may
@@ -128,12 +142,14 @@ watch_pass_over(LrKey *key, LrIndex session)
 /*
  * watch_is_ignoring --- does the session not do what it was woken for, or planned?
  *
- * In the order of the store, others wait for it only if it was notified of its turn.
+ * In the order of the store, others wait for it only if it was notified of its turn, or is
+ * the first in line.
  */
 static bool
 watch_is_ignoring(const LrWait *w, int64 now)
 {
-	int64		since = w->state == WAIT_PLACED ? w->place.notified_at :
+	bool		placed = w->state == WAIT_PLACED && w->place.standing != STANDING_LINED;
+	int64		since = placed ? w->place.notified_at :
 		w->woken_at != 0 ? w->woken_at : w->looks_at;
 
 	return (lt_is_waiting(w) || w->state == WAIT_HANDED) &&
@@ -166,8 +182,7 @@ lt_pass_over_sleepers(void)
 		bool		ignoring;
 
 		/* Look without the lock first, as most sessions are not concerned. */
-		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now) &&
-			!lt_holds_up_line(&w->place, now))
+		if (!watch_is_ignoring(w, now) && !watch_has_left(w, now))
 			continue;
 
 		lt_lock(hash);
@@ -177,13 +192,13 @@ lt_pass_over_sleepers(void)
 		/* Without a row for a record it stays in the way, but it keeps no lock. */
 		if (same && watch_has_left(w, now) && !lt_disown(i))
 			ignoring = ignoring && w->state == WAIT_HANDED;
-		if (same && lt_holds_up_line(&w->place, now))
-			lt_count_off(i);
 		if (!ignoring)
 			 /* it has run meanwhile, or is looked at again */ ;
 		else if (w->state == WAIT_HANDED)
 			lt_take_handed_back(i);
-		else if (w->in_front)
+		else if (w->in_front && w->place.standing == STANDING_LINED)
+			watch_pass_line(&lt_keys[w->key], i);
+		else if (w->in_front && w->state == WAIT_QUEUED)
 			watch_pass_over(&lt_keys[w->key], i);
 		lt_unlock();
 	}

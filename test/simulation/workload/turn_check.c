@@ -67,7 +67,6 @@ typedef struct Turn
 	int64		left_at;		/* or had left something in the store */
 	int64		free_since;
 	int64		due_since;		/* the same, and he was to be woken */
-	int64		placeless_since;	/* he has no place in Redis, and is not woken */
 	int64		untold_since;	/* he sleeps, and nobody tells him */
 	int64		handed_since;	/* likewise, and was handed a lock */
 } Turn;
@@ -247,28 +246,24 @@ check_first_question(int s)
 	{
 		const LrWait *b = &lt_sessions[i].wait;
 
-		if (b->place.standing == STANDING_PLACELESS &&
-			(b->place.line_at == 0 || server_clock() < b->place.line_at + SIM_S))
+		if (b->place.standing >= STANDING_PLACELESS)
 			sim_fail("fair order", "session %d asks for %s before session %d, which has no place and was before it",
 					 s, lt_keys[w->key].name, i);
 	}
 }
 
 /*
- * One in line asks after those before it were answered.  Who still asks the table, which was
- * in use before, is waited for, for a second.
+ * One in line asks after those before it were answered, or passed over.
  */
 static void
 check_line(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (w->state != WAIT_PLACED || w->place.line_at == 0)
+	if (w->state != WAIT_PLACED || w->place.standing != STANDING_LINED)
 		return;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.place.line_at != 0 && lt_sessions[i].wait.asked.trying &&
-			lt_sessions[i].wait.asked.claim.owner != 0 &&
-			server_clock() < lt_sessions[i].wait.looks_at)
+		if (lt_sessions[i].wait.place.standing == STANDING_LINED)
 			sim_fail("fair order", "session %d asks for %s before session %d is answered, which is before it in line",
 					 s, lt_keys[w->key].name, i);
 }
@@ -298,8 +293,7 @@ is_forgotten(const LrWait *w)
 	if (w->state != WAIT_PLACED || w->place.standing != STANDING_PLACELESS || is_to_be_handed(w))
 		return false;
 	for (LrIndex i = w->prev; i != LR_NONE; i = lt_sessions[i].wait.prev)
-		if (lt_sessions[i].wait.place.standing == STANDING_PLACELESS ||
-			lt_sessions[i].wait.place.line_at != 0)
+		if (lt_sessions[i].wait.place.standing >= STANDING_PLACELESS)
 			return false;
 	return true;
 }
@@ -310,7 +304,7 @@ check_lined_up(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (is_forgotten(w) && w->place.line_at == 0)
+	if (is_forgotten(w))
 		sim_fail("sleeps for ever", "session %d waits for %s without a place, and is not to ask for one",
 				 s, lt_keys[w->key].name);
 }
@@ -372,6 +366,23 @@ stands_in_the_way(const LrWait *w)
 		server_clock() - w->woken_at >= IGNORED_AFTER ? w->asked.claim.owner : 0;
 }
 
+/* He is in line, and asks. */
+static bool
+asks_in_line(const LrWait *w)
+{
+	return w->state == WAIT_PLACED && w->place.standing == STANDING_LINED &&
+		w->asked.trying && w->asked.claim.owner != 0 && server_clock() < w->looks_at;
+}
+
+/* It is his turn in line, and he has not run since. */
+static bool
+holds_up_line(const LrWait *w)
+{
+	return w->state == WAIT_PLACED && w->place.standing == STANDING_LINED && w->in_front &&
+		!w->asked.trying && w->asked.claim.owner == 0 && w->woken_at != 0 &&
+		server_clock() - w->woken_at >= IGNORED_AFTER;
+}
+
 extern void __real_lt_pass_over_sleepers(void);
 extern void __wrap_lt_pass_over_sleepers(void);
 
@@ -381,9 +392,11 @@ __wrap_lt_pass_over_sleepers(void)
 {
 	uint64		owner[SIM_MAX_PROCS];
 	int64		woken_at[SIM_MAX_PROCS];
+	bool		asks[SIM_MAX_PROCS];
 
 	for (int s = 0; s < lt_table->nsessions; s++)
 	{
+		asks[s] = asks_in_line(&lt_sessions[s].wait);
 		owner[s] = stands_in_the_way(&lt_sessions[s].wait);
 		woken_at[s] = lt_sessions[s].wait.woken_at;
 	}
@@ -392,6 +405,12 @@ __wrap_lt_pass_over_sleepers(void)
 	{
 		const LrWait *w = &lt_sessions[s].wait;
 
+		if (asks[s] && !asks_in_line(w))
+			sim_fail("fair order", "session %d asks for %s in line, and is passed over", s,
+					 lt_keys[w->key].name);
+		if (holds_up_line(w))
+			sim_fail("sleeps for ever", "session %d does not ask for %s, and is waited for", s,
+					 lt_keys[w->key].name);
 		if (owner[s] != 0 && w->state == WAIT_QUEUED && !w->asked.trying &&
 			w->asked.claim.owner == owner[s] &&
 			lt_table->nrows.value + SIM_MAX_PROCS < (uint32) lt_table->max_locks)
@@ -585,18 +604,6 @@ check_untold(int s, bool good)
 				 s, lt_keys[w->key].name, (w->looks_at - server_clock()) / (double) SIM_S);
 }
 
-static void
-check_placeless(int s, bool good)
-{
-	Turn	   *t = &turns[s];
-
-	note_since(good && is_forgotten(&lt_sessions[s].wait), &t->placeless_since);
-	if (t->placeless_since != 0 &&
-		sim_now() - Max(t->placeless_since, sim_quiet_since()) > WAKE_MAX)
-		sim_fail("sleeps for ever", "session %d waits for %s without a place, and has not been woken",
-				 s, lt_keys[lt_sessions[s].wait.key].name);
-}
-
 /* He was handed a lock, does not ask, and sleeps: he is to be woken at once. */
 static void
 check_handed_sleeper(int s, bool good)
@@ -664,7 +671,6 @@ check_sleepers(void)
 					 s, lt_keys[w->key].name, (sim_now() - t->free_since) / (double) SIM_S,
 					 t->due_since != 0 ? ", and has not been woken" : "");
 		check_untold(s, good && !sim_config.slow);
-		check_placeless(s, good);
 		check_handed_sleeper(s, good);
 	}
 }
