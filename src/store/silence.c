@@ -276,7 +276,8 @@ add_ttl(uint64 before, uint32 ttl)
 /*
  * silence_saw_ttl --- see nodes.h
  *
- * Only times to live that are longer than a lease matter.
+ * Only times to live that are longer than a lease matter.  But the lease may become shorter
+ * (lockredis.lease) while they are remembered.
  */
 void
 silence_saw_ttl(uint32 hash, int64 ttl_ms)
@@ -289,11 +290,7 @@ silence_saw_ttl(uint32 hash, int64 ttl_ms)
 	if (!lr_has_fallback())
 		return;
 	if (ttl_ms != STORE_NO_TTL)
-	{
-		if (ttl_ms * LR_US_PER_MS <= read_time(&shared->lease))
-			return;
 		ttl = (uint32) Min(1 + (ttl_ms - 1) / MS_PER_S, (int64) TTL_ENDLESS);
-	}
 	entry = &shared->ttl[hash & (shared->nttls - 1)];
 	before = pg_atomic_read_u64(entry);
 	do
