@@ -6,9 +6,6 @@ local function tell_release(channel)
   local told = redis.pcall(ARGV[1], channel, ARGV[2])
   local first = redis.pcall('LINDEX',
     'redisson_lock_queue' .. string.sub(channel, #'redisson_lock__channel' + 1), 0)
-  if type(told) ~= 'table' and type(first) == 'string' then
-    local more = redis.pcall(ARGV[1], channel .. ':' .. first, ARGV[2])
-    told = type(more) == 'table' and told or told + more
-  end
-  return told
+  local more = type(first) == 'string' and redis.pcall(ARGV[1], channel .. ':' .. first, ARGV[2])
+  return type(told) == 'number' and type(more) == 'number' and told + more or told
 end
