@@ -80,8 +80,8 @@ typedef struct NodeEntry
 
 typedef struct HostEntry
 {
-	pg_atomic_uint32 wanted;	/* WANT_xxx: why addresses are wanted */
-	AddressWish wish;			/* but for "why" and "known"; no host: a free entry */
+	pg_atomic_uint32 wanted;	/* addresses are wanted */
+	AddressWish wish;			/* no host: a free entry */
 	int64		wanted_at;		/* when a process wanted them last */
 	NodeAddresses addresses;
 } HostEntry;
@@ -532,20 +532,22 @@ addresses_get(const char *host, int port, NodeAddresses *out)
 }
 
 void
-addresses_want(NodeId node, const char *host, int port, uint32 why)
+addresses_want(NodeId node, const char *host, int port, bool anyway)
 {
 	HostEntry  *h;
-	uint32		before;
+	bool		wanted;
 
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	h = find_host(host, port);
 	if (h == NULL)
 		h = make_host(host, port);
-	before = pg_atomic_fetch_or_u32(&h->wanted, why);
 	h->wish.node = node;
 	h->wanted_at = lr_now();
+	wanted = anyway || h->addresses.count == 0 || lr_nmasters > 0 ||
+		(node == NODE_REDIS && cluster_is_on()) || !node_serves(node);
+	wanted = wanted && pg_atomic_exchange_u32(&h->wanted, 1) == 0;
 	LWLockRelease(node_lock);
-	if ((before & why) != why)
+	if (wanted)
 		lr_wake_watchdog();
 }
 
@@ -596,10 +598,8 @@ addresses_wish(int number, AddressWish *out)
 		return false;
 	LWLockAcquire(node_lock, LW_SHARED);
 	*out = h->wish;
-	out->why = pg_atomic_read_u32(&h->wanted);
-	out->known = h->addresses.count > 0;
 	LWLockRelease(node_lock);
-	return out->why != 0;
+	return true;
 }
 
 /*
@@ -624,13 +624,6 @@ addresses_publish(const AddressWish *wish, const NodeAddresses *found)
 		pg_atomic_write_u32(&h->wanted, 0);
 	}
 	LWLockRelease(node_lock);
-}
-
-/* If the entry was replaced meanwhile: who waits for addresses repeats the request. */
-void
-addresses_drop_wish(int number, uint32 why)
-{
-	pg_atomic_fetch_and_u32(&nodes->host[number].wanted, ~why);
 }
 
 /*

@@ -341,18 +341,12 @@ typedef struct NodeAddresses
 	socklen_t	addr_len[LR_MAX_ADDRESSES];
 } NodeAddresses;
 
-/* Why addresses are requested; bits. */
-#define WANT_REACHABLE		1	/* none are known, or none of them answers */
-#define WANT_MASTER			2	/* the node there takes no writes any more */
-
 /* A request for addresses, as the watchdog sees it. */
 typedef struct AddressWish
 {
 	char		host[LR_HOST_MAX];
 	int			port;
 	NodeId		node;			/* node of the last request */
-	uint32		why;			/* WANT_xxx */
-	bool		known;			/* there are addresses, perhaps old ones */
 	int			failures;		/* failures in a row */
 	int64		concluded_at;	/* end of the last attempt; 0 = none */
 } AddressWish;
@@ -370,9 +364,14 @@ extern void addresses_look_up(const char *host, int port, int flags, NodeAddress
 
 /*
  * Request that the host name is resolved, perhaps again, and wake the watchdog.
- * Waiting processes repeat this; the watchdog decides whether and when to do it.
+ * Waiting processes repeat this; the watchdog decides when to do it.
+ *
+ * Unless "anyway" is set, nothing is requested while the node serves us at a known address:
+ * a process that cannot reach it has another problem, unless names of independent masters
+ * have changed places, or it is one of the seeds of a cluster.  But one that has become a
+ * replica serves us only as long as there is nothing to write.
  */
-extern void addresses_want(NodeId node, const char *host, int port, uint32 why);
+extern void addresses_want(NodeId node, const char *host, int port, bool anyway);
 
 /* ---- for the watchdog ---- */
 
@@ -383,9 +382,6 @@ extern bool addresses_wish(int number, AddressWish *out);
 
 /* The result of an attempt, good or bad; it answers all requests for the name. */
 extern void addresses_publish(const AddressWish *wish, const NodeAddresses *found);
-
-/* The addresses that are known are good enough for what this request is made for. */
-extern void addresses_drop_wish(int number, uint32 why);
 
 /*
  * The settings have changed and name these hosts now: forget all requests, and the

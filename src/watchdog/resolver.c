@@ -314,21 +314,6 @@ reap_asker(void)
 }
 
 /*
- * is_needed --- would other addresses help?
- *
- * Not while the node serves us at the known ones: a session that cannot reach it has
- * another problem, unless names of independent masters have changed places, or it is one
- * of the seeds of a cluster.  But a node that has become a replica serves us only as long as
- * there is nothing to write.
- */
-static bool
-is_needed(const AddressWish *wish)
-{
-	return !wish->known || (wish->why & WANT_MASTER) != 0 || lr_nmasters > 0 ||
-		(wish->node == NODE_REDIS && cluster_is_on()) || !node_serves(wish->node);
-}
-
-/*
  * when_to_ask --- when to ask for this name again
  */
 static int64
@@ -345,8 +330,6 @@ when_to_ask(const AddressWish *wish)
 
 /*
  * next_wish --- the name to resolve next, and when; LR_NEVER if none is wanted
- *
- * It drops requests that are not needed any more.
  */
 static int64
 next_wish(AddressWish *first)
@@ -355,17 +338,11 @@ next_wish(AddressWish *first)
 	int64		first_at = LR_NEVER;
 
 	for (int i = 0; i < ADDRESSES_MAX; i++)
-	{
-		if (!addresses_wish(i, &wish))
-			continue;
-		if (!is_needed(&wish))
-			addresses_drop_wish(i, wish.why);
-		else if (when_to_ask(&wish) < first_at)
+		if (addresses_wish(i, &wish) && when_to_ask(&wish) < first_at)
 		{
 			first_at = when_to_ask(&wish);
 			*first = wish;
 		}
-	}
 	return first_at;
 }
 
@@ -416,7 +393,7 @@ resolver_restart(NodeId node)
 	for (int i = 0; i < n; i++)
 		if (redis_url_has_name(&urls[i]))
 			addresses_want(lr_nmasters > 0 ? NODE_MASTER + i : node, urls[i].at.host,
-						   urls[i].at.port, WANT_REACHABLE);
+						   urls[i].at.port, true);
 }
 
 /*

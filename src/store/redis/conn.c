@@ -181,7 +181,7 @@ conn_lost(RedisConn *c, int error)
 	bool		tls = c->target->url.tls;
 
 	if (c->state == CONN_HANDSHAKE)
-		redis_target_want_addresses(c->target, WANT_REACHABLE);
+		redis_target_want_addresses(c->target, false);
 	if (c->tls.error != 0)
 	{
 		redis_tls_explain(&c->tls, &c->failure);
@@ -306,7 +306,7 @@ conn_garbled(RedisConn *c)
 		seems = ": it seems to be an HTTP server";
 	else if (tls)
 		seems = ": it seems to expect TLS";
-	redis_target_want_addresses(c->target, WANT_REACHABLE);
+	redis_target_want_addresses(c->target, false);
 	redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node's answer is not in Redis's protocol%s.",
 					seems);
 	c->failure.error.hint = tls ? tls_port_hint : NULL;
@@ -419,7 +419,7 @@ conn_timed_out(RedisConn *c, const char *detail)
 {
 	if (lr_now() - c->connect.opened_at >= lr_connect_timeout * LR_US_PER_MS)
 		redis_target_set_silent(c->target, true);
-	redis_target_want_addresses(c->target, WANT_REACHABLE);
+	redis_target_want_addresses(c->target, false);
 	redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "%s", detail);
 }
 
@@ -482,7 +482,7 @@ conn_shake_hands(RedisConn *c)
 				conn_ready(c);
 				break;
 			case STEP_FAILED:
-				redis_target_want_addresses(c->target, WANT_REACHABLE);
+				redis_target_want_addresses(c->target, false);
 				redis_conn_close(c);
 				break;
 		}
@@ -511,7 +511,7 @@ conn_secure(RedisConn *c)
 			conn_greet(c);
 			break;
 		case STEP_FAILED:
-			redis_target_want_addresses(c->target, WANT_REACHABLE);
+			redis_target_want_addresses(c->target, false);
 			if (c->tls.error == 0 && redis_target_has_answered(c->target))
 				c->failure.error.hint = NULL;	/* the settings are right */
 			redis_conn_close(c);
@@ -564,7 +564,7 @@ conn_find_addresses(RedisConn *c)
 	}
 	if (addresses_get(url->at.host, url->at.port, a))
 		return true;
-	redis_target_want_addresses(c->target, WANT_REACHABLE);
+	redis_target_want_addresses(c->target, false);
 	return false;
 }
 
@@ -583,7 +583,7 @@ conn_address_failed(RedisConn *c, int error)
 		conn_timed_out(c, "Could not connect to the node in time.");
 	else
 	{
-		redis_target_want_addresses(c->target, WANT_REACHABLE);
+		redis_target_want_addresses(c->target, false);
 		redis_conn_fail(c, ERRCODE_STORE_UNREACHABLE, "Could not connect to the node: %s.",
 						strerror(error));
 	}

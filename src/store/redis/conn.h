@@ -127,8 +127,8 @@ extern void redis_target_show(const RedisTarget *t, char *out, size_t size);
  */
 extern bool redis_target_has_answered(const RedisTarget *t);
 
-/* Have its host name, if it has one, resolved again; "why" is WANT_xxx of nodes.h. */
-extern void redis_target_want_addresses(const RedisTarget *t, uint32 why);
+/* Have its host name, if it has one, resolved again; see addresses_want(). */
+extern void redis_target_want_addresses(const RedisTarget *t, bool anyway);
 
 /* The watchdog has connected to it. */
 extern void redis_target_confirm(const RedisTarget *t);

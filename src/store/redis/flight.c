@@ -199,7 +199,7 @@ refusal_not_master(NodeBatch *b)
 {
 	b->drop = true;
 	redis_target_is_no_master(&b->target);
-	redis_target_want_addresses(&b->target, WANT_MASTER);
+	redis_target_want_addresses(&b->target, true);
 }
 
 /*

@@ -166,7 +166,7 @@ sentinel_refuse(RedisSentinel *s)
 	s->answer.of_another = true;
 	s->run_id[0] = '\0';
 	redis_conn_close(&s->ear.conn);
-	redis_target_want_addresses(&s->ask.target, WANT_REACHABLE);
+	redis_target_want_addresses(&s->ask.target, true);
 	if (s->ask.conn.state != CONN_READY)
 		return;
 	redis_conn_fail(&s->ask.conn, ERRCODE_STORE_FAILED,
@@ -180,7 +180,7 @@ sentinel_refuse(RedisSentinel *s)
 void
 sentinel_reconnect(RedisSentinel *s)
 {
-	redis_target_want_addresses(&s->ask.target, WANT_REACHABLE);
+	redis_target_want_addresses(&s->ask.target, false);
 	redis_conn_close(&s->ask.conn);
 	s->nawaited = 0;
 	s->ask.next_try = 0;

@@ -215,11 +215,11 @@ redis_target_show(const RedisTarget *t, char *out, size_t size)
  * That is ignored, as one process resolves all names, one after the other.
  */
 void
-redis_target_want_addresses(const RedisTarget *t, uint32 why)
+redis_target_want_addresses(const RedisTarget *t, bool anyway)
 {
 	if (t->node != NODE_NONE && redis_url_has_name(&t->url) &&
 		!node_place_is_other(t->place))
-		addresses_want(t->node, t->url.at.host, t->url.at.port, why);
+		addresses_want(t->node, t->url.at.host, t->url.at.port, anyway);
 }
 
 /*
