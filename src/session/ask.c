@@ -261,7 +261,7 @@ ask_open(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] == NULL && lr_has_store(i))
 		{
-			store_handle[i] = lr_store(i)->open("session");
+			store_handle[i] = lr_store(i)->open("session", STORE_NO_PART);
 			idle_open(lr_store(i), store_handle[i]);
 		}
 	failed_store = current_store();

@@ -293,6 +293,8 @@ typedef struct StoreListener StoreListener;
 #define STORE_NOT_CONNECTED		INT64CONST(-1)
 #define STORE_LET_GO			INT64CONST(-2)
 
+#define STORE_NO_PART			(-1)
+
 /* What group_of() returns for a name that the store cannot keep. */
 #define STORE_NO_GROUP			(-1)
 
@@ -325,9 +327,11 @@ typedef struct StoreRoutine
 
 	/*
 	 * Make a handle in TopMemoryContext; does not connect.  "role" is shown
-	 * to the store as part of the connection's name.
+	 * to the store as part of the connection's name.  In a store of several nodes,
+	 * operations that concern no lock go to "part", of several masters all operations; or
+	 * to any with STORE_NO_PART.
 	 */
-	StoreHandle *(*open) (const char *role);
+	StoreHandle *(*open) (const char *role, int part);
 
 	/*
 	 * Hand over a batch.  "deadline" (lr_now() time) bounds the whole of it,
@@ -412,14 +416,13 @@ typedef struct StoreRoutine
 
 	/*
 	 * A store of several nodes, which fail independently: has each of them some of the
-	 * locks now; which part has this lock, -1 if that is not known; is there such a part,
-	 * or such a node, if each has all of the locks?  aim() directs operations that concern
-	 * no lock there.  Part p is NODE_MASTER + p in the table of nodes.  NULL: never several.
+	 * locks now; which part has this lock, STORE_NO_PART if that is not known; is there such
+	 * a part, or such a node, if each has all of the locks?  Part p is NODE_MASTER + p in the
+	 * table of nodes.  NULL: never several.
 	 */
 	bool		(*parted) (void);
 	int			(*part_of) (const char *name, int len);
 	bool		(*has_part) (int part);
-	void		(*aim) (StoreHandle *h, int part);
 
 	/* Can it keep locks of that kind, in its present form?  NULL: all. */
 	bool		(*takes_kind) (KindId kind);

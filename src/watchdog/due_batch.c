@@ -51,12 +51,12 @@
  * due_batch_make --- make an empty batch for a store, which lives as long as the process
  */
 void
-due_batch_make(DueBatch *b, StoreId store, const char *role)
+due_batch_make(DueBatch *b, StoreId store, const char *role, int part)
 {
 	memset(b, 0, sizeof(DueBatch));
 	b->id = store;
 	b->store = lr_store(store);
-	b->handle = b->store->open(role);
+	b->handle = b->store->open(role, part);
 	b->items = MemoryContextAllocHuge(TopMemoryContext,
 									  sizeof(DueItem) * DUE_BATCH_MAX);
 	b->ops = MemoryContextAllocHuge(TopMemoryContext, sizeof(StoreOp) * MAX_OPS);
@@ -272,7 +272,7 @@ farewell_begin(DueBatch *b, bool under_way)
 	DueBatch	old = *b;
 
 	if (farewell.batch.store == NULL)
-		due_batch_make(&farewell.batch, b->id, ROLE_JUDGE);
+		due_batch_make(&farewell.batch, b->id, ROLE_JUDGE, STORE_NO_PART);
 	farewell_end();
 	*b = farewell.batch;
 	farewell.batch = old;

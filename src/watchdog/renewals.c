@@ -48,8 +48,6 @@
 /* Interval for connections beyond those that can be watched. */
 #define UNWATCHED_POLL		(10 * LR_US_PER_MS)
 
-#define NOT_PARTED			(-1)
-
 /* One connection, and the batch over it. */
 typedef struct Lane
 {
@@ -60,7 +58,7 @@ typedef struct Lane
 								 * batch is under way; else 0 */
 	StoreHealth health;			/* unless replicas have to confirm */
 	int			replicas;		/* how many have to confirm; 0: none */
-	int			part;			/* node of a store with several; NOT_PARTED */
+	int			part;			/* node of a store with several; STORE_NO_PART */
 	bool		ended;			/* the store has no such node now */
 	bool		complained;		/* we have logged that replicas do not confirm */
 	struct Lane *next;
@@ -86,8 +84,8 @@ renewals_start(void)
 	{
 		if (!lr_has_store(i))
 			continue;
-		renewals[i].part = NOT_PARTED;
-		due_batch_make(&renewals[i].batch, i, ROLE_JUDGE);
+		renewals[i].part = STORE_NO_PART;
+		due_batch_make(&renewals[i].batch, i, ROLE_JUDGE, STORE_NO_PART);
 		health_start(&renewals[i].health, i, lr_store(i)->node);
 	}
 }
@@ -138,7 +136,7 @@ renewals_complain(Lane *r)
 		good += b->ops[i].outcome == STORE_OK;
 	}
 	if (missing > 0)
-		node_set_error(r->part == NOT_PARTED ? b->store->node : NODE_MASTER + r->part,
+		node_set_error(r->part == STORE_NO_PART ? b->store->node : NODE_MASTER + r->part,
 					   "", error->detail);
 	if (missing > 0 && !r->complained)
 	{
@@ -230,9 +228,7 @@ lane_find(StoreId id, int replicas, int part)
 			if (replicas == 0)
 				health_start(&lane->health, id, NODE_MASTER + part);
 			due_batch_make(&lane->batch, id, replicas > 0 ? ROLE_CONFIRM :
-						   is_parted(id) ? ROLE_JUDGE : ROLE_PROBE);
-			if (part != NOT_PARTED)
-				lane->batch.store->aim(lane->batch.handle, part);
+						   is_parted(id) ? ROLE_JUDGE : ROLE_PROBE, part);
 			return lane;
 		}
 		lane = lane->next;
@@ -260,7 +256,7 @@ lane_end(Lane *lane)
 static bool
 lane_is_there(const Lane *lane)
 {
-	if (lane->part == NOT_PARTED)
+	if (lane->part == STORE_NO_PART)
 		return !is_parted(lane->batch.id);
 	return lane->batch.store->has_part(lane->part);
 }
@@ -287,10 +283,10 @@ take_item(Lane *r, const DueItem *item, int64 now, bool parted)
 	StoreId		id = r->batch.id;
 	bool		confirm = lr_store_can(id, STORE_HAS_REPLICAS) && item->op.min_replicas > 0 &&
 		(item->action == DUE_RENEW || item->action == DUE_MOVE);
-	int			part = parted ? store->part_of(item->name, item->op.name_len) : NOT_PARTED;
+	int			part = parted ? store->part_of(item->name, item->op.name_len) : STORE_NO_PART;
 	Lane	   *lane = r;
 
-	if (parted && (part < 0 || !store->has_part(part)))
+	if (parted && part == STORE_NO_PART)
 		lane = NULL;
 	else if (confirm || parted)
 		lane = lane_find(id, confirm ? item->op.min_replicas : 0, part);
@@ -328,22 +324,15 @@ collect(Lane *r, int64 now)
 static void
 lanes_judge(Lane *r)
 {
-	bool		up = false;
-	bool		down = false;
-	NodeState	state;
+	int			there = 0;
+	int			up = 0;
 
 	for (const Lane *lane = r->next; lane != NULL; lane = lane->next)
 	{
-		if (lane->ended || lane->replicas > 0)
-			continue;
-		up = up || lane->health.state == NODE_UP;
-		down = down || lane->health.state != NODE_UP;
+		there += !lane->ended && lane->replicas == 0;
+		up += !lane->ended && lane->replicas == 0 && lane->health.state == NODE_UP;
 	}
-	state = up && !down ? NODE_UP : NODE_DOWN;
-	if (state == r->health.state)
-		return;
-	r->health.state = state;
-	node_set_state(r->health.node, state);
+	node_set_state(r->health.node, up > 0 && up == there ? NODE_UP : NODE_DOWN);
 }
 
 /*
@@ -391,7 +380,7 @@ lanes_set_up(StoreId id)
 	{
 		bool		ended = !lane_is_there(lane);
 
-		if (ended && !lane->ended && lane->part != NOT_PARTED)
+		if (ended && !lane->ended && lane->part != STORE_NO_PART)
 			lane_end(lane);
 		if (!ended && lane->ended && lane->replicas == 0)
 			health_start(&lane->health, id, lane->health.node);

@@ -74,7 +74,7 @@ typedef struct DueBatch
 #define ROLE_CONFIRM		"watchdog-replicas"
 #define ROLE_PROBE			"probe"
 
-extern void due_batch_make(DueBatch *b, StoreId store, const char *role);
+extern void due_batch_make(DueBatch *b, StoreId store, const char *role, int part);
 
 /* Make the operations of the items, with a PROBE if wanted or needed, and with FACTS if wanted. */
 extern void due_batch_fill(DueBatch *b, bool probe, bool facts);

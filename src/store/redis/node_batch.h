@@ -281,13 +281,12 @@ node_set_is_busy(const NodeSet *s, int i)
 typedef struct PartBatch
 {
 	NodeSet		set;			/* batch.left counts operations that belong to no
-								 * link; batch.error is that of the last failure;
+								 * link; batch.error is that at "home", or the first;
 								 * look_at says when to route again */
 	int64		refused_at;		/* when a node last sent an operation elsewhere */
 	int64		map_wanted_at;	/* when we last asked for a new map */
 	int64		map_until;		/* how long to wait for the first map */
 	int			tried_again;	/* retries of what a node could not serve */
-	bool		home_failed;	/* batch.error is that at "home" */
 } PartBatch;
 
 /* See NodeSetMethod; the set is that of a PartBatch. */

@@ -168,11 +168,8 @@ parts_note_error(PartBatch *c, int row)
 
 	if (node_set_is_busy(&c->set, row) || error->sqlstate == 0)
 		return;
-	if (!c->home_failed || row == c->set.home)
-	{
+	if (c->set.batch.error.sqlstate == 0 || row == c->set.home)
 		c->set.batch.error = *error;
-		c->home_failed = row == c->set.home;
-	}
 	error->sqlstate = 0;
 }
 
@@ -388,7 +385,6 @@ part_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 
 	part_batch_drop(s);
 	batch_start(&s->batch, ops, nops, deadline);
-	c->home_failed = false;
 	c->map_wanted_at = 0;
 	c->map_until = lr_now() + lr_connect_timeout * LR_US_PER_MS;
 	c->tried_again = 0;

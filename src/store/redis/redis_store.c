@@ -309,7 +309,7 @@ redis_look_where(RedisHandle *h)
 
 /* All sets of nodes; nothing is connected yet. */
 static StoreHandle *
-redis_open(const char *role)
+redis_open(const char *role, int part)
 {
 	RedisHandle *h = MemoryContextAllocZero(TopMemoryContext,
 											sizeof(RedisHandle));
@@ -318,8 +318,9 @@ redis_open(const char *role)
 	(void) LR_WAIT_CONNECT;
 	(void) LR_WAIT_REPLY;
 
-	redis_set_init(&h->one.set, &parts_method, NODE_REDIS, 1, 0, role);
-	redis_set_init(&h->cluster.set, &parts_method, NODE_MASTER, NODE_MASTERS, NODE_NONE, role);
+	redis_set_init(&h->one.set, &parts_method, part == STORE_NO_PART ? NODE_REDIS :
+				   NODE_MASTER + part, 1, 0, role);
+	redis_set_init(&h->cluster.set, &parts_method, NODE_MASTER, NODE_MASTERS, part, role);
 	redis_set_init(&h->masters.set, &masters_method, NODE_MASTER, 0, NODE_NONE, role);
 	h->set = &h->one.set;
 	if (node_set_link(h->set, 0) == NULL)
@@ -327,19 +328,6 @@ redis_open(const char *role)
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("out of memory")));
 	return (StoreHandle *) h;
-}
-
-/*
- * redis_aim --- what concerns no lock goes to this part; of several masters to this one
- */
-static void
-redis_aim(StoreHandle *h, int part)
-{
-	RedisHandle *handle = (RedisHandle *) h;
-
-	handle->cluster.set.home = part;
-	handle->one.set.first = NODE_MASTER + part;
-	redis_target_set(&handle->one.set.node[0]->target, NODE_MASTER + part);
 }
 
 static void
@@ -519,9 +507,7 @@ redis_usable(StoreError *error)
 static int
 redis_part_of(const char *name, int len)
 {
-	uint32		epoch;
-
-	return cluster_owner(slot_of(name, len), &epoch);
+	return cluster_owner(slot_of(name, len), NULL);
 }
 
 static bool
@@ -603,7 +589,6 @@ const StoreRoutine redis_store = {
 	.parted = cluster_is_on,
 	.part_of = redis_part_of,
 	.has_part = redis_has_part,
-	.aim = redis_aim,
 	.takes_kind = redis_takes_kind,
 	.group_of = redis_group_of,
 	.follow_start = redis_follow_start,

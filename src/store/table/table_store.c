@@ -320,7 +320,7 @@ table_step(StoreHandle *handle, StoreStep how)
  */
 
 static StoreHandle *
-table_open_handle(const char *role)
+table_open_handle(const char *role, int part)
 {
 	TableHandle *h = MemoryContextAllocZero(TopMemoryContext, sizeof(TableHandle));
 
