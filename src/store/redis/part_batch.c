@@ -119,8 +119,6 @@ parts_choose(const PartBatch *c, StoreOp *op)
 	uint32		epoch = 0;
 	int			row;
 
-	if (c->set.n == 1)
-		return 0;
 	row = sent_on ? PART_SENT_ROW(op->sent.part) : parts_owner(c, op, &epoch);
 	if (cluster_is_taken(c, row))
 		return CLUSTER_NO_NODE;
@@ -347,22 +345,24 @@ part_batch_look(NodeSet *s)
 		{
 			handed_on += s->node[i]->handed_on;
 			s->node[i]->handed_on = 0;
-		}
-	s->batch.left += handed_on;
-	if (handed_on > 0)
-		c->refused_at = lr_now();
-	if (s->batch.left > 0 && (handed_on > 0 || lr_now() >= s->look_at))
-		parts_route(c);
-	if (s->batch.left > 0)
-		parts_end_open(c);
-	for (int i = 0; i < s->n; i++)
-		if (s->node[i] != NULL)
-		{
 			parts_note_error(c, i);
 			busy = busy || node_set_is_busy(s, i);
 		}
-	if (!busy && s->batch.left == 0)
-		parts_end(c);
+	s->batch.left += handed_on;
+	if (s->batch.left == 0)
+	{
+		if (!busy)
+			parts_end(c);
+		return;
+	}
+	if (handed_on > 0)
+		c->refused_at = lr_now();
+	if (handed_on > 0 || lr_now() >= s->look_at)
+		parts_route(c);
+	if (s->batch.left > 0)
+		parts_end_open(c);
+	if (s->batch.left == 0)
+		part_batch_look(s);
 }
 
 void
@@ -388,14 +388,20 @@ part_batch_start(NodeSet *s, StoreOp *ops, int nops, int64 deadline)
 	c->map_wanted_at = 0;
 	c->map_until = lr_now() + lr_connect_timeout * LR_US_PER_MS;
 	c->tried_again = 0;
-	for (int i = 0; i < nops; i++)
+	s->over = s->leave = false;
+	s->look_at = LR_NEVER;
+	if (s->n == 1 && nops > 0)
 	{
+		s->batch.left = 0;
+		node_batch_join(s->node[0], ops, nops, 0, nops, deadline);
+	}
+	for (int i = 0; i < nops && s->n > 1; i++)
+	{
+		s->look_at = 0;
 		ops[i].sent.part = PART_ROUTE;
-		if (s->n > 1 && ops[i].kind < STORE_CALLS)
+		if (ops[i].kind < STORE_CALLS)
 			ops[i].sent.slot = slot_of(ops[i].name, ops[i].name_len);
 	}
-	s->over = s->leave = false;
-	s->look_at = 0;
 	part_batch_look(s);
 }
 

@@ -222,23 +222,31 @@ redis_wait(NodeBatch **busy, int n, int64 until, StoreStep how)
 }
 
 /*
+ * set_is_awaited --- is the reply of a single node waited for, and nothing else?
+ */
+static bool
+set_is_awaited(const NodeSet *s)
+{
+	NodeBatch  *busy[NODE_MASTERS];
+
+	return s->look_at == LR_NEVER && set_busy(s, busy) == 1 &&
+		busy[0]->conn.socket.can_wait && node_batch_awaits_reply(busy[0]);
+}
+
+/*
  * redis_step --- go on with the batch to its end, waiting as "how" says
  *
  * In a cluster it returns as soon as one of the nodes has done its part.
  *
- * Once, recv() itself waits for the reply if it is that of a single node which is waited
- * for, and nothing else: most replies arrive before it is worth a poll(), so this saves
- * one system call per request.  It does so even if the time is up: this takes little
- * time, and the reply may be there.
+ * First, recv() itself waits for the reply, if that is possible: most replies arrive before it
+ * is worth a poll(), so this saves one system call per request.  It does so even if the time is
+ * up: this takes little time, and the reply may be there.
  */
 static bool
 redis_step(StoreHandle *h, StoreStep how)
 {
 	NodeSet    *s = redis_set(h);
 	NodeBatch  *busy[NODE_MASTERS];
-	bool		readable = how == STORE_NOWAIT;
-	bool		briefly = false;
-	bool		waited = how == STORE_NOWAIT;
 	int			nbusy = 0;		/* nodes that were waited for */
 
 	if (!s->batch.active)
@@ -246,28 +254,19 @@ redis_step(StoreHandle *h, StoreStep how)
 		set_check_connections(s);
 		return true;
 	}
+	if (how == STORE_NOWAIT || set_is_awaited(s))
+		set_process(s, true, how != STORE_NOWAIT);
 	for (;;)
 	{
-		set_process(s, readable, briefly);
+		if (s->batch.active)
+			set_check_time(s, how);
 		if (!s->batch.active)
 			return true;
-		if (s->method->parted && set_busy(s, busy) < nbusy)
-			return false;
-		briefly = !waited && s->look_at == LR_NEVER && set_busy(s, busy) == 1 &&
-			busy[0]->conn.socket.can_wait && node_batch_awaits_reply(busy[0]);
-		readable = true;
-		if (briefly)
-		{
-			waited = true;
-			continue;
-		}
-		set_check_time(s, how);
-		if (!s->batch.active)
-			return true;
-		if (how == STORE_NOWAIT)
+		if (how == STORE_NOWAIT || (s->method->parted && set_busy(s, busy) < nbusy))
 			return false;
 		nbusy = set_busy(s, busy);
 		redis_wait(busy, nbusy, set_until(s), how);
+		set_process(s, true, false);
 	}
 }
 
