@@ -129,23 +129,24 @@ unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool 
  * unlock_find --- the entry that redis_unlock releases; NULL: none
  *
  * Holds of the job runner do not count: the user cannot release them.  With each_own,
- * this is the newest entry, or the newest lost one if there is one.
+ * this is the newest entry, or the newest lost one if there is one.  *view is that of its hold.
  */
 static HeldEntry *
-unlock_find(const LrName *name, KindId kind)
+unlock_find(const LrName *name, KindId kind, HoldView *view)
 {
 	HeldEntry  *found = NULL;
 
 	for (HeldEntry *entry = held_find(name, kind); entry != NULL; entry = held_older(entry))
 	{
-		HoldView	view;
+		HoldView	seen;
 
-		lt_look(entry->hold, &view);
-		if (view.scope[SCOPE_SESSION].count <= entry->job_count ||
-			(found != NULL && view.state != HOLD_LOST))
+		lt_look(entry->hold, &seen);
+		if (seen.scope[SCOPE_SESSION].count <= entry->job_count ||
+			(found != NULL && seen.state != HOLD_LOST))
 			continue;
 		found = entry;
-		if (view.state == HOLD_LOST || lt_lost_count() == 0)
+		*view = seen;
+		if (seen.state == HOLD_LOST || lt_lost_count() == 0)
 			break;
 	}
 	return found;
@@ -192,14 +193,14 @@ unlock_make_list(UnlockList *list, int room, int most)
 }
 
 /*
- * unlock_add --- add an entry, or a key that is not held; the last hold goes into the batch,
- * unless it is that of a job
+ * unlock_add --- add an entry and the view of its hold, or a key that is not held; the last hold goes
+ * into the batch, unless it is that of a job
  */
 static void
-unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry)
+unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry,
+		   const HoldView *view)
 {
 	UnlockItem *item = &list->items[list->n++];
-	HoldView	view;
 
 	item->name = *name;
 	item->kind = kind;
@@ -208,9 +209,8 @@ unlock_add(UnlockList *list, const LrName *name, KindId kind, HeldEntry *entry)
 		return;
 	item->entry = entry;
 	item->fate = UNLOCK_LATER;
-	lt_look(entry->hold, &view);
-	if (entry->job_count > 0 || view.scope[SCOPE_XACT].count > 0 ||
-		view.scope[SCOPE_SESSION].count > list->most)
+	if (entry->job_count > 0 || view->scope[SCOPE_XACT].count > 0 ||
+		view->scope[SCOPE_SESSION].count > list->most)
 		return;
 	item->fate = release_add(entry, true, &item->view) ? UNLOCK_IN_BATCH : UNLOCK_LOST;
 }
@@ -343,12 +343,12 @@ unlock_run(UnlockList *list)
  */
 
 static bool
-unlock_one(const LrName *name, KindId kind, HeldEntry *entry)
+unlock_one(const LrName *name, KindId kind, HeldEntry *entry, const HoldView *view)
 {
 	UnlockItem	item;
 	UnlockList	list = {0, &item, 1};
 
-	unlock_add(&list, name, kind, entry);
+	unlock_add(&list, name, kind, entry, view);
 	return unlock_run(&list);
 }
 
@@ -358,8 +358,12 @@ unlock_one(const LrName *name, KindId kind, HeldEntry *entry)
 bool
 session_unlock(const LrName *name, KindId kind)
 {
+	HoldView	view;
+	HeldEntry  *entry;
+
 	session_enter();
-	return unlock_one(name, kind, unlock_find(name, kind));
+	entry = unlock_find(name, kind, &view);
+	return unlock_one(name, kind, entry, &view);
 }
 
 /*
@@ -378,7 +382,7 @@ session_unlock_job(const LrName *name, HeldEntry *entry)
 	entry->job_count--;
 	if (view.scope[SCOPE_SESSION].count == 1)
 	{
-		bool		released = unlock_one(name, view.kind, entry);
+		bool		released = unlock_one(name, view.kind, entry, &view);
 
 		track_forget_unlocked_losses();
 		return released;
@@ -401,7 +405,12 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 	session_enter();
 	unlock_make_list(&list, n, 1);
 	for (int i = 0; i < n; i++)
-		unlock_add(&list, names[i], kind, unlock_find(names[i], kind));
+	{
+		HoldView	view;
+		HeldEntry  *entry = unlock_find(names[i], kind, &view);
+
+		unlock_add(&list, names[i], kind, entry, &view);
+	}
 	all = unlock_run(&list);
 	pfree(list.items);
 	release_reserve(held_count());
@@ -412,9 +421,11 @@ static void
 unlock_collect(HeldEntry *entry, void *arg)
 {
 	LrName		name;
+	HoldView	view;
 
 	held_copy_name(&entry->key, &name);
-	unlock_add(arg, &name, entry->key.kind, entry);
+	lt_look(entry->hold, &view);
+	unlock_add(arg, &name, entry->key.kind, entry, &view);
 }
 
 /*
