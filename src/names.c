@@ -34,7 +34,7 @@
 #define TIMEOUTS_INFIX	":rwlock_timeout:"
 #define PERMITS_SUFFIX	":timeout"
 
-static const char *const channels[TOPIC_COUNT] = {
+const char *const lr_channels[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = NAME_LOCK_CHANNEL,
 	[TOPIC_READ_WRITE] = NAME_READ_WRITE_CHANNEL,
 	[TOPIC_PLACE] = NAME_LOCK_CHANNEL ":@",
@@ -311,38 +311,26 @@ lr_derived_name(const char *pattern, const char *name, int len, const char *with
 	bool		tagged = memchr(name, '{', len) != NULL;
 	char	   *end = out;
 
-	for (; *pattern != '\0'; pattern++)
+	for (char c; (c = *pattern) != '\0'; pattern++)
 	{
-		bool		braces = !tagged && (*pattern == '*' || *pattern == '+');
+		bool		braces = !tagged && c != '=';
 
-		switch (*pattern)
+		if (c > '@' || (c >= '0' && c <= ':'))
+			*end++ = c;
+		else if (c == '@' || c == '#')
+			end = put(end, with, strlen(with));
+		else
 		{
-			case '*':
-			case '+':
-			case '=':
-				if (braces)
-					*end++ = '{';
-				else if (*pattern == '+')
-					*end++ = ':';
-				end = put(end, name, len);
-				if (braces)
-					*end++ = '}';
-				break;
-			case '@':
-			case '#':
-				end = put(end, with, strlen(with));
-				break;
-			default:
-				*end++ = *pattern;
+			if (braces)
+				*end++ = '{';
+			else if (c == '+')
+				*end++ = ':';
+			end = put(end, name, len);
+			if (braces)
+				*end++ = '}';
 		}
 	}
 	return end - out;
-}
-
-int
-lr_channel_name(LrTopic topic, const char *name, int len, const char *owner, char *out)
-{
-	return lr_derived_name(channels[topic], name, len, owner, out);
 }
 
 typedef struct Instance

@@ -108,9 +108,8 @@ extern char *lr_owner_to_show_plainly(const char *owner);
 extern int	lr_derived_name(const char *pattern, const char *name, int len,
 							const char *with, char *out);
 
-/* The name of a channel; the owner matters only if each owner has its own. */
-extern int	lr_channel_name(LrTopic topic, const char *name, int len,
-							const char *owner, char *out);
+/* The patterns of the channels. */
+extern const char *const lr_channels[TOPIC_COUNT];
 
 /* Does each owner have a channel of its own for this topic? */
 static inline bool

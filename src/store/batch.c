@@ -15,28 +15,6 @@
 
 #include "store/store.h"
 
-/*
- * batch_start --- see store.h
- */
-void
-batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
-{
-	batch->active = nops > 0;
-	batch->ops = ops;
-	batch->nops = nops;
-	batch->part = 0;
-	batch->left = nops;
-	batch->deadline = deadline;
-	batch_set_error(batch, 0, "");
-
-	for (int i = 0; i < nops; i++)
-	{
-		ops[i].outcome = STORE_PENDING;
-		memset(&ops[i].sent, 0, sizeof(StoreSent));
-		memset(&ops[i].answer, 0, sizeof(StoreAnswer));
-	}
-}
-
 void
 batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n, int64 deadline)
 {
@@ -51,6 +29,23 @@ batch_join(StoreBatch *batch, StoreOp *ops, int nops, int part, int n, int64 dea
 	batch->part = part;
 	batch->left += n;
 	batch->deadline = deadline;
+}
+
+/*
+ * batch_start --- see store.h
+ */
+void
+batch_start(StoreBatch *batch, StoreOp *ops, int nops, int64 deadline)
+{
+	batch->active = false;
+	batch_join(batch, ops, nops, 0, nops, deadline);
+	batch->active = nops > 0;
+	for (int i = 0; i < nops; i++)
+	{
+		ops[i].outcome = STORE_PENDING;
+		memset(&ops[i].sent, 0, sizeof(StoreSent));
+		memset(&ops[i].answer, 0, sizeof(StoreAnswer));
+	}
 }
 
 void

@@ -707,7 +707,7 @@ slot_is_split(const char *name, int len)
 	char		derived[LR_DERIVED_MAX];
 	int			slot = slot_of(name, len);
 
-	return slot != slot_of(derived, lr_channel_name(TOPIC_LOCK, name, len, NULL, derived)) ||
+	return slot != slot_of(derived, lr_derived_name(NAME_LOCK_CHANNEL, name, len, NULL, derived)) ||
 		slot != slot_of(derived, lr_derived_name(NAME_COUNTER, name, len, NULL, derived));
 }
 

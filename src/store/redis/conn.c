@@ -224,7 +224,7 @@ redis_conn_check(RedisConn *c, bool lately)
 	char		byte;
 	ssize_t		n;
 
-	if (resp_in_has_more(&c->in))
+	if (c->in.unfinished > 0)
 		n = 1;
 	else if (lately && !redis_conn_has_more(c))
 		return true;
@@ -370,22 +370,13 @@ redis_conn_receive(RedisConn *c, bool briefly)
 bool
 redis_conn_reply(RedisConn *c)
 {
-	if (c->state == CONN_CLOSED)
-		return false;
-	switch (resp_in_parse(&c->in))
-	{
-		case RESP_NONE:
-			break;
-		case RESP_REPLY:
-			return true;
-		case RESP_GARBLED:
-			conn_garbled(c);
-			break;
-		case RESP_NO_MEMORY:
-			redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
-			break;
-	}
-	return false;
+	RespResult	result = c->state == CONN_CLOSED ? RESP_NONE : resp_in_parse(&c->in);
+
+	if (result == RESP_GARBLED)
+		conn_garbled(c);
+	else if (result == RESP_NO_MEMORY)
+		redis_conn_fail(c, ERRCODE_OUT_OF_MEMORY, "Out of memory.");
+	return result == RESP_REPLY;
 }
 
 /*

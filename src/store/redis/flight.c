@@ -536,11 +536,8 @@ confirm_put(NodeBatch *b)
 	b->wait_ms = confirm_wait_ms(b, now);
 	b->wait_until = now + b->wait_ms * LR_US_PER_MS;
 	redis_put_wait(out, b->wanted, b->wait_ms);
-	if (out->failed)
-	{
-		resp_out_undo(out, starts_at);
+	if (!resp_out_fits(out, starts_at))
 		return false;
-	}
 	b->wanted = 0;
 	flight_push(b, COMMAND_WAIT, 0, 0, starts_at, now);
 	return true;

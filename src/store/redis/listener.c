@@ -669,7 +669,7 @@ channel_of(StoreListener *l, const TopicKey *of)
 
 	memset(&key, 0, sizeof(ChannelKey));
 	(void) lr_owner_text(of->owner, text);
-	key.len = lr_channel_name(of->topic, of->name, of->len, text, key.channel);
+	key.len = lr_derived_name(lr_channels[of->topic], of->name, of->len, text, key.channel);
 	ch = hash_search(l->channels, &key, HASH_ENTER, &found);
 	if (!found)
 	{

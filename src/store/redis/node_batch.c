@@ -144,11 +144,8 @@ pass_put(NodeBatch *b, int first, int n)
 	LuaId		script;
 
 	redis_put_ops(out, &b->batch.ops[first], n, ~b->loaded, redis_conn_has_shards(&b->conn));
-	if (out->failed)
-	{
-		resp_out_undo(out, starts_at);
+	if (!resp_out_fits(out, starts_at))
 		return false;
-	}
 	if (redis_op_script(&b->batch.ops[first], &script))
 		b->loaded |= SCRIPT_BIT(script);
 	return true;
@@ -179,9 +176,7 @@ pass_encode_asking(NodeBatch *b, int64 now)
 	uint64		starts_at = out->put;
 
 	resp_put_request(out, 1, "ASKING");
-	if (out->failed)
-		resp_out_undo(out, starts_at);
-	else
+	if (resp_out_fits(out, starts_at))
 		flight_push(b, COMMAND_ASKING, 0, 0, starts_at, now);
 }
 
@@ -760,9 +755,7 @@ node_batch_forget(NodeBatch *b, const StoreOp *op)
 		b->flight_n >= FLIGHT_MAX / 2)
 		return;
 	redis_put_forget(out, op);
-	if (out->failed)
-		resp_out_undo(out, starts_at);
-	else
+	if (resp_out_fits(out, starts_at))
 		flight_push(b, COMMAND_FORGET, 0, 0, starts_at, 0);
 }
 

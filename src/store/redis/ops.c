@@ -21,6 +21,8 @@
 
 #include <openssl/sha.h>
 
+#include "utils/builtins.h"
+
 #include "names.h"
 #include "store/redis/resp.h"
 
@@ -41,22 +43,6 @@ static RedisScript scripts[LUA_COUNT] =
  * ----------
  */
 
-/*
- * op_hex --- bytes as hexadecimal digits, and a zero
- */
-static void
-op_hex(const uint8 *bytes, int n, char *text)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (int i = 0; i < n; i++)
-	{
-		text[2 * i] = digits[bytes[i] >> 4];
-		text[2 * i + 1] = digits[bytes[i] & 0x0f];
-	}
-	text[2 * n] = '\0';
-}
-
 const RedisScript *
 redis_script(LuaId id)
 {
@@ -67,7 +53,7 @@ redis_script(LuaId id)
 	{
 		script->text_len = strlen(script->text);
 		(void) SHA1((const uint8 *) script->text, script->text_len, digest);
-		op_hex(digest, sizeof(digest), script->sha1);
+		(void) hex_encode((const char *) digest, sizeof(digest), script->sha1);
 		script->evalsha_len = snprintf(script->evalsha, sizeof(script->evalsha),
 									   "$7\r\nEVALSHA\r\n$%d\r\n%s\r\n",
 									   2 * SHA_DIGEST_LENGTH, script->sha1);
@@ -138,39 +124,30 @@ static void
 op_put_name(RespOut *out, const StoreOp *op, const char *pattern)
 {
 	char		derived[LR_DERIVED_MAX];
-	char		owner[LR_OWNER_MAX];
-	char		digest[2 * STORE_ID_LEN + 1];
-	const char *with = NULL;
+	char		with[LR_OWNER_MAX] = "";
 
+	if (strcmp(pattern, NAME_LOCK) == 0)
+	{
+		resp_put_bulk(out, op->name, op->name_len);
+		return;
+	}
 	if (strchr(pattern, '@') != NULL)
-	{
-		(void) lr_owner_text(op->owner, owner);
-		with = owner;
-	}
+		(void) lr_owner_text(op->owner, with);
 	else if (strchr(pattern, '#') != NULL)
-	{
-		op_hex(op->id, STORE_ID_LEN, digest);
-		with = digest;
-	}
+		(void) hex_encode((const char *) op->id, STORE_ID_LEN, with);
 	resp_put_bulk(out, derived,
 				  lr_derived_name(pattern, op->name, op->name_len, with, derived));
 }
 
-static void
-op_put_channel(RespOut *out, const StoreOp *op, LrTopic topic)
-{
-	char		derived[LR_DERIVED_MAX];
-
-	resp_put_bulk(out, derived,
-				  lr_channel_name(topic, op->name, op->name_len, NULL, derived));
-}
-
+/*
+ * op_put_owner --- an owner; 0: there is none
+ */
 static void
 op_put_owner(RespOut *out, uint64 owner)
 {
 	char		text[LR_OWNER_MAX];
 
-	resp_put_bulk(out, text, lr_owner_text(owner, text));
+	resp_put_bulk(out, text, owner != 0 ? lr_owner_text(owner, text) : 0);
 }
 
 /*
@@ -200,11 +177,9 @@ op_put_permit(RespOut *out, const StoreOp *op)
 {
 	uint8		id[LR_SECRET_ID_LEN];
 
-	if (op->owner == 0)
-		memcpy(id, op->id, sizeof(id));
-	else
+	if (op->owner != 0)
 		lr_secret_id(op->owner, id);
-	resp_put_bulk(out, (const char *) id, sizeof(id));
+	resp_put_bulk(out, (const char *) (op->owner != 0 ? id : op->id), sizeof(id));
 }
 
 static void
@@ -219,15 +194,6 @@ op_put_change(RespOut *out, StoreChange change)
 	};
 
 	resp_put_text(out, words[change]);
-}
-
-static void
-op_put_owner_or_none(RespOut *out, uint64 owner)
-{
-	if (owner != 0)
-		op_put_owner(out, owner);
-	else
-		resp_put_bulk(out, "", 0);
 }
 
 /*
@@ -267,7 +233,7 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_text(out, op->args.quiet ? "" : sharded ? "SPUBLISH" : "PUBLISH");
 			break;
 		case ARG_CHANNEL:
-			op_put_channel(out, op, lr_kind(op->lock_kind)->topic);
+			op_put_name(out, op, lr_channels[lr_kind(op->lock_kind)->topic]);
 			break;
 		case ARG_RELEASED:
 			resp_put_bulk(out, "0", 1);
@@ -294,14 +260,14 @@ op_put_arg(RespOut *out, const StoreOp *op, KindArg arg, bool sharded)
 			resp_put_int(out, op->amount);
 			break;
 		case ARG_DIGEST:
-			op_hex(op->id, STORE_ID_LEN, digest);
-			resp_put_bulk(out, digest, 2 * STORE_ID_LEN);
+			resp_put_bulk(out, digest,
+						  hex_encode((const char *) op->id, STORE_ID_LEN, digest));
 			break;
 		case ARG_GIVES_BACK:
-			op_put_owner_or_none(out, op->args.gives_back);
+			op_put_owner(out, op->args.gives_back);
 			break;
 		case ARG_HERE:
-			op_put_owner_or_none(out, op->args.here);
+			op_put_owner(out, op->args.here);
 			break;
 		case ARG_ACTED:
 			resp_put_int(out, op->args.acted ? 1 : 0);
@@ -692,24 +658,6 @@ op_take_inspected(StoreAnswer *answer, const redisReply *v)
 	return STORE_OK;
 }
 
-/*
- * op_take_count --- a number, or its digits; false: Redis could not use it as a number
- */
-static bool
-op_take_count(const redisReply *v, int64 *number)
-{
-	char	   *end;
-
-	if (v->type == REDIS_REPLY_INTEGER)
-	{
-		*number = v->integer;
-		return true;
-	}
-	errno = 0;
-	*number = strtoi64(v->str, &end, 10);
-	return errno == 0 && end != v->str && *end == '\0';
-}
-
 static bool
 op_is_count(const redisReply *v)
 {
@@ -735,8 +683,8 @@ op_take_value(StoreAnswer *answer, const redisReply *v)
 			if (!op_is_count(v->element[2]))
 				return STORE_PENDING;
 			answer->changed = v->element[0]->integer == CREATE_DONE;
-			if (op_take_count(v->element[1], &answer->available) &&
-				op_take_count(v->element[2], &answer->total))
+			if (resp_value_number(v->element[1], &answer->available) &&
+				resp_value_number(v->element[2], &answer->total))
 				return STORE_OK;
 			strlcpy(answer->type_name, "string", sizeof(answer->type_name));
 			answer->value = STORE_VALUE_TOKEN;

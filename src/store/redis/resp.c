@@ -119,7 +119,7 @@ resp_end(RespOut *out, const char *end)
  *
  * Most numbers have one or two digits, for which a function for all costs as much as the rest.
  */
-static char *
+static inline char *
 resp_put_header(char *p, char type, uint64 value)
 {
 	*p++ = type;
@@ -169,9 +169,9 @@ resp_put_text(RespOut *out, const char *text)
 void
 resp_put_int(RespOut *out, int64 value)
 {
-	char		buf[MAXINT8LEN + 1];
+	char		buf[MAXINT8LEN + 1] = {'0' + value % 10};
 
-	resp_put_bulk(out, buf, pg_lltoa(value, buf));
+	resp_put_bulk(out, buf, value >= 0 && value < 10 ? 1 : pg_lltoa(value, buf));
 }
 
 void
@@ -203,13 +203,16 @@ resp_put_raw(RespOut *out, const char *data, size_t len)
 	resp_end(out, p + len);
 }
 
-void
-resp_out_undo(RespOut *out, uint64 put)
+bool
+resp_out_fits(RespOut *out, uint64 put)
 {
+	if (!out->failed)
+		return true;
 	Assert(put >= out->sent);
 	out->len -= out->put - put;
 	out->put = put;
 	out->failed = false;
+	return false;
 }
 
 /* ----------
@@ -217,12 +220,54 @@ resp_out_undo(RespOut *out, uint64 put)
  * ----------
  */
 
-static redisReplyObjectFunctions *hiredis_functions;
+/*
+ * resp_new --- a new part of the reply, with so many bytes behind it; in its array, if it has one
+ *
+ * Usually there is room in the RespIn, as an allocation costs more than the rest.  If NULL is
+ * returned here or below, the reader gives up with the error "out of memory".
+ */
+static redisReply *
+resp_new(const redisReadTask *task, int type, size_t more)
+{
+	RespIn	   *in = task->privdata;
+	size_t		size = MAXALIGN(sizeof(redisReply) + more);
+	redisReply *reply = (redisReply *) (in->room + in->used);
+
+	if (size <= sizeof(in->room) - in->used)
+		in->used += size;
+	else
+	{
+		slist_node *block = malloc(MAXALIGN(sizeof(slist_node)) + size);
+
+		if (block == NULL)
+			return NULL;
+		slist_push_head(&in->blocks, block);
+		reply = (redisReply *) ((char *) block + MAXALIGN(sizeof(slist_node)));
+	}
+	memset(reply, 0, sizeof(redisReply));
+	reply->type = type;
+	in->nparts++;
+	if (task->parent != NULL)
+		((redisReply *) task->parent->obj)->element[task->idx] = reply;
+	return reply;
+}
+
+static void *
+resp_string(const redisReadTask *task, char *str, size_t len)
+{
+	redisReply *reply = resp_new(task, task->type, len + 1);
+
+	if (reply != NULL)
+	{
+		reply->len = len;
+		reply->str = memcpy(reply + 1, str, len);
+		reply->str[len] = '\0';
+	}
+	return reply;
+}
 
 /*
- * resp_array --- an array, as hiredis makes it, if the reply does not get too large
- *
- * If NULL is returned, the reader gives up with the error "out of memory".
+ * resp_array --- an array, if the reply does not get too large
  */
 #if HIREDIS_MAJOR >= 1
 static void *
@@ -233,37 +278,72 @@ resp_array(const redisReadTask *task, int elements)
 #endif
 {
 	RespIn	   *in = task->privdata;
+	redisReply *reply;
 	int			depth = 1;
 
 	for (const redisReadTask *outer = task->parent; outer != NULL; outer = outer->parent)
 		depth++;
-	if (depth == 1)
-		in->nelements = 0;
 	in->too_large = depth > RESP_DEPTH || elements > RESP_MAX_ELEMENTS - in->nelements;
 	if (in->too_large)
 		return NULL;
-	in->nelements += (int) elements;
-	return hiredis_functions->createArray(task, elements);
+	reply = resp_new(task, task->type, elements * sizeof(redisReply *));
+	if (reply != NULL)
+	{
+		in->nelements += (int) elements;
+		reply->elements = elements;
+		reply->element = (redisReply **) (reply + 1);
+	}
+	return reply;
+}
+
+static void *
+resp_integer(const redisReadTask *task, long long value)
+{
+	redisReply *reply = resp_new(task, REDIS_REPLY_INTEGER, 0);
+
+	if (reply != NULL)
+		reply->integer = value;
+	return reply;
+}
+
+static void *
+resp_nil(const redisReadTask *task)
+{
+	return resp_new(task, REDIS_REPLY_NIL, 0);
+}
+
+/* Without freeObject, as resp_in_free() frees all parts. */
+static redisReplyObjectFunctions resp_functions = {
+	.createString = resp_string,
+	.createArray = resp_array,
+	.createInteger = resp_integer,
+	.createNil = resp_nil,
+};
+
+/*
+ * resp_in_free --- free the last reply, or what there is of one
+ */
+void
+resp_in_free(RespIn *in)
+{
+	while (!slist_is_empty(&in->blocks))
+		free(slist_pop_head_node(&in->blocks));
+	in->used = 0;
+	in->nparts = in->nelements = 0;
+	in->reply = NULL;
 }
 
 bool
 resp_in_open(RespIn *in)
 {
-	static redisReplyObjectFunctions functions;
-
 	in->understood = false;
 	in->first_byte = 0;
 	in->unfinished = 0;
 	in->too_large = false;
-	in->reader = redisReaderCreate();
-	if (in->reader == NULL)
-		return false;
-	hiredis_functions = in->reader->fn;
-	functions = *hiredis_functions;
-	functions.createArray = resp_array;
-	in->reader->fn = &functions;
-	in->reader->privdata = in;
-	return true;
+	in->reader = redisReaderCreateWithFunctions(&resp_functions);
+	if (in->reader != NULL)
+		in->reader->privdata = in;
+	return in->reader != NULL;
 }
 
 /*
@@ -275,13 +355,8 @@ resp_in_close(RespIn *in)
 	if (in->reader != NULL)
 		redisReaderFree(in->reader);
 	in->reader = NULL;
-}
-
-void
-resp_in_free(RespIn *in)
-{
-	freeReplyObject(in->reply);
-	in->reply = NULL;
+	if (in->reply == NULL)
+		resp_in_free(in);
 }
 
 /*
@@ -296,62 +371,68 @@ resp_in_feed(RespIn *in, const char *data, size_t len)
 	return redisReaderFeed(in->reader, data, len) == REDIS_OK;
 }
 
-bool
-resp_in_has_more(const RespIn *in)
-{
-	return in->unfinished > 0;
-}
-
 /*
  * resp_in_parse --- parse the next reply
  *
  * hiredis drops what it has parsed of a reply, so its length so far is counted here.  Types of
- * RESP3 are never requested; nobody takes one that is an element.
+ * RESP3 are never requested: some have no function, so that a part is missing, and the others
+ * nobody takes.
  */
 RespResult
 resp_in_parse(RespIn *in)
 {
 	void	   *reply;
 
-	resp_in_free(in);
+	if (in->unfinished == 0)
+		return RESP_NONE;
+	if (in->reply != NULL)
+		resp_in_free(in);
 	if (redisReaderGetReply(in->reader, &reply) != REDIS_OK)
 		return in->reader->err == REDIS_ERR_OOM && !in->too_large ? RESP_NO_MEMORY : RESP_GARBLED;
 	if (reply == NULL)
 		return in->unfinished > RESP_REPLY_MAX ? RESP_GARBLED : RESP_NONE;
+	if (in->nparts != 1 + in->nelements || ((redisReply *) reply)->type > REDIS_REPLY_ERROR)
+		return RESP_GARBLED;
 	in->reply = reply;
 	in->unfinished = in->reader->len - in->reader->pos;
-	if (in->reply->type > REDIS_REPLY_ERROR)
-		return RESP_GARBLED;
 	in->understood = true;
 	return RESP_REPLY;
 }
 
 /*
+ * resp_value_number --- a number, or its digits; false: Redis could not use it as a number
+ */
+bool
+resp_value_number(const redisReply *v, int64 *number)
+{
+	char	   *end;
+
+	if (v->type == REDIS_REPLY_INTEGER)
+	{
+		*number = v->integer;
+		return true;
+	}
+	if (v->type != REDIS_REPLY_STRING)
+		return false;
+	errno = 0;
+	*number = strtoi64(v->str, &end, 10);
+	return errno == 0 && end != v->str && *end == '\0';
+}
+
+/*
  * resp_value_time --- parse the reply to TIME (us)
+ *
+ * It is limited to the year 9999, so that sums cannot overflow.
  */
 bool
 resp_value_time(const redisReply *v, int64 *us)
 {
-	int64		parts[2];
+	int64		rest;
 
-	if (v->type != REDIS_REPLY_ARRAY || v->elements != 2)
+	if (v->type != REDIS_REPLY_ARRAY || v->elements != 2 ||
+		!resp_value_number(v->element[0], us) || *us < 0 || *us > INT64CONST(253402300799) ||
+		!resp_value_number(v->element[1], &rest) || rest < 0 || rest >= LR_US_PER_S)
 		return false;
-	for (int i = 0; i < 2; i++)
-	{
-		const redisReply *part = v->element[i];
-		char	   *end;
-
-		if (part->type != REDIS_REPLY_STRING || part->len == 0)
-			return false;
-		errno = 0;
-		parts[i] = strtoi64(part->str, &end, 10);
-		if (*end != '\0' || errno != 0)
-			return false;
-	}
-	/* Limit it to the year 9999, so that sums cannot overflow. */
-	if (parts[0] < 0 || parts[0] > INT64CONST(253402300799) ||
-		parts[1] < 0 || parts[1] >= LR_US_PER_S)
-		return false;
-	*us = parts[0] * LR_US_PER_S + parts[1];
+	*us = *us * LR_US_PER_S + rest;
 	return true;
 }

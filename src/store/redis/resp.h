@@ -17,6 +17,8 @@
 
 #include <hiredis/hiredis.h>
 
+#include "lib/ilist.h"
+
 #include "kinds/lua_ids.h"
 #include "store/store.h"
 
@@ -24,8 +26,8 @@
  * resp.c: Redis's protocol: encodes requests, parses replies.
  *
  * It works in memory only.  A request is appended to one buffer, which is grown by
- * realloc() so that running out of memory does not raise. hiredis parses the replies, and
- * keeps the last one until the next is parsed.
+ * realloc() so that running out of memory does not raise. hiredis parses the replies; the
+ * last one is kept until the next is parsed.
  *
  * Replies are bounded whatever the server sends: in bytes, in the elements of all arrays,
  * which take more memory than bytes, and in how deep arrays are nested, which not every
@@ -42,6 +44,9 @@
  * have arguments.
  */
 #define RESP_DEPTH			4
+
+/* For replies of usual size: not those for many locks, or about the node itself. */
+#define RESP_ROOM			768
 
 /* Encode no more requests while so many bytes wait to be sent. */
 #define RESP_HIGH_WATER		65536
@@ -65,10 +70,16 @@ typedef struct RespIn
 	redisReader *reader;
 	bool		understood;		/* a reply has been parsed */
 	unsigned char first_byte;	/* first byte received before that; 0 = none yet */
-	size_t		unfinished;		/* bytes since the end of the last reply */
-	int			nelements;		/* of all arrays of this one */
-	bool		too_large;		/* they are too many, or too deep */
+	size_t		unfinished;		/* bytes since the end of the last reply, even if parsed */
 	redisReply *reply;			/* the last one, until the next is parsed */
+
+	/* Of that reply, or of the one that is being parsed. */
+	int			nelements;		/* of all arrays */
+	bool		too_large;		/* they are too many, or too deep */
+	int			nparts;			/* itself, and the elements that were made */
+	size_t		used;			/* bytes of room[] */
+	slist_head	blocks;			/* what does not fit there */
+	char		room[RESP_ROOM] pg_attribute_aligned(MAXIMUM_ALIGNOF);
 } RespIn;
 
 typedef enum RespResult
@@ -91,7 +102,7 @@ extern void resp_out_reset(RespOut *out);
 
 /*
  * Append a piece of a request.  When out of memory it sets "failed" and does nothing; so
- * do all later calls, until resp_out_undo() or resp_out_wipe().
+ * do all later calls, until resp_out_fits() or resp_out_wipe().
  */
 extern void resp_put_array(RespOut *out, int n);
 extern void resp_put_bulk(RespOut *out, const char *data, size_t len);
@@ -106,10 +117,10 @@ extern void resp_put_request(RespOut *out, int n,...);
 extern void resp_put_raw(RespOut *out, const char *data, size_t len);
 
 /*
- * Remove everything appended since out->put had this value; none of it may have been
- * sent.
+ * Was there memory for all that was appended since out->put had this value?  If not, it is
+ * removed; none of it may have been sent.
  */
-extern void resp_out_undo(RespOut *out, uint64 put);
+extern bool resp_out_fits(RespOut *out, uint64 put);
 
 /* Has everything been sent? */
 static inline bool
@@ -131,9 +142,10 @@ extern void resp_in_close(RespIn *in);
 extern void resp_in_free(RespIn *in);
 extern bool resp_in_feed(RespIn *in, const char *data, size_t len);
 
-/* Is there received data behind the last complete reply, even if some of it was parsed? */
-extern bool resp_in_has_more(const RespIn *in);
 extern RespResult resp_in_parse(RespIn *in);
+
+/* A number, or its digits; false: Redis could not use it as a number. */
+extern bool resp_value_number(const redisReply *value, int64 *number);
 
 /* Parse the reply to TIME (us); false if it is not valid. */
 extern bool resp_value_time(const redisReply *value, int64 *us);

@@ -520,7 +520,7 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 	char		channel[LR_DERIVED_MAX + 1];
 	int64	   *since = &key_turns[k].unheard_since[topic];
 
-	channel[lr_channel_name(topic, key->name, key->name_len, "", channel)] = '\0';
+	channel[lr_derived_name(lr_channels[topic], key->name, key->name_len, "", channel)] = '\0';
 	note_since(good && key->subscription[topic] == SUB_CONFIRMED &&
 			   redis_count_listened(channel) <= sim_config.masters / 2, since);
 	if (*since != 0 && sim_now() - Max(*since, sim_quiet_since()) >
@@ -572,7 +572,7 @@ __wrap_lt_subscription_confirmed(const TopicKey *topic)
 	char		channel[LR_DERIVED_MAX + 1];
 	int			n;
 
-	channel[lr_channel_name(topic->topic, topic->name, topic->len, "", channel)] = '\0';
+	channel[lr_derived_name(lr_channels[topic->topic], topic->name, topic->len, "", channel)] = '\0';
 	n = redis_count_asked(MyProcPid, channel);
 	if (sim_config.masters > 0 && n <= sim_config.masters / 2)
 		sim_fail("sleeps for ever", "releases of %.*s are listened to at %d of %d masters, which is not known",
