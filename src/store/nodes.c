@@ -1198,18 +1198,17 @@ static int
 cluster_find_row(const char *id, bool has_slots)
 {
 	int			room = CLUSTER_NO_NODE;
-	int			n = 0;
 
 	for (int i = 0; i < NODE_MASTERS; i++)
 	{
-		if (!cluster->node[i].used)
-			room = room == CLUSTER_NO_NODE ? i : room;
-		else if (strcmp(cluster->node[i].id, id) == 0)
+		const ClusterNode *n = &cluster->node[i];
+
+		if (n->used && strcmp(n->id, id) == 0)
 			return i;
-		else
-			n++;
+		if (!n->used && room == CLUSTER_NO_NODE && (has_slots || i < NODE_MASTERS / 2))
+			room = i;
 	}
-	return has_slots || n < NODE_MASTERS / 2 ? room : CLUSTER_NO_NODE;
+	return room;
 }
 
 /*
@@ -1227,12 +1226,12 @@ cluster_put_node(const char *id, const RedisHost *at, const char *name, bool has
 		return row;
 
 	n = &cluster->node[row];
-	moves = !n->used || n->at.port != at->port || strcmp(n->at.host, at->host) != 0;
-	appears = has_slots && !(n->used && n->has_slots);
+	moves = !n->used || !redis_host_is_same(&n->at, at);
+	appears = has_slots && !n->has_slots;
 	if (!moves && !appears && strcmp(n->name, name) == 0)
 		return row;
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
-	n->has_slots = has_slots || (n->used && n->has_slots);
+	n->has_slots = has_slots || n->has_slots;
 	n->used = true;
 	strlcpy(n->id, id, sizeof(n->id));
 	strlcpy(n->name, name, sizeof(n->name));
@@ -1290,7 +1289,6 @@ cluster_end_change(void)
 {
 	pg_memory_barrier();
 	(void) begin_epoch();
-	pg_atomic_write_u32(&topology->asked, 1);
 	topology_tell();
 }
 

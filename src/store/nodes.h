@@ -621,7 +621,7 @@ extern uint32 cluster_wanted(void);
 
 /*
  * The row of the node with this id, or a new one; CLUSTER_NO_NODE if there is no room.
- * A node without slots gets a row only while half of the rows are free.
+ * A node without slots gets a row only in the first half of the table.
  */
 extern int	cluster_put_node(const char *id, const RedisHost *at, const char *name,
 							 bool has_slots);

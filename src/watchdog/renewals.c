@@ -371,9 +371,7 @@ lane_wants_batch(const Lane *lane, int64 now)
 static void
 lanes_set_up(StoreId id)
 {
-	int			n = is_parted(id) ? NODE_MASTERS : lr_store_can(id, STORE_HAS_PLACE) ? lr_nmasters : 0;
-
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < NODE_MASTERS && lr_store(id)->has_part != NULL; i++)
 		if (lr_store(id)->has_part(i))
 			(void) lane_find(id, 0, i);
 	for (Lane *lane = &renewals[id]; lane != NULL; lane = lane->next)

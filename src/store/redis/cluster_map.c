@@ -65,9 +65,8 @@ static ClusterMap map;
 /* A node of the map while a reply is applied. */
 typedef struct Present
 {
-	bool		used;
 	bool		yields;			/* the reply overrides what it had */
-	bool		stays;			/* it has slots, or may get some */
+	bool		goes;			/* it has no slots, and will not get any */
 } Present;
 
 /* ----------
@@ -490,9 +489,8 @@ cluster_map_apply(ClusterClaims *a)
 		if (!cluster_get_node(lr_place, i, &node, NULL))
 			continue;
 		c = claims_find(a, node.id);
-		present[i].used = true;
 		present[i].yields = c == NULL || c->is_itself;
-		present[i].stays = !node.has_slots && c != NULL && map_may_get_slots(c);
+		present[i].goes = node.has_slots || c == NULL || !map_may_get_slots(c);
 		if (c == NULL)
 			continue;
 		c->row = i;
@@ -508,12 +506,12 @@ cluster_map_apply(ClusterClaims *a)
 			moved += map_take_slot(i, &a->claim[by], present, &changed);
 		row = cluster_owner(i, NULL);
 		if (row != CLUSTER_NO_NODE)
-			present[row].stays = true;
+			present[row].goes = false;
 	}
 	if (changed)
 		cluster_end_change();
 	for (int i = 0; i < NODE_MASTERS; i++)
-		if (present[i].used && !present[i].stays)
+		if (present[i].goes)
 			cluster_remove_node(i);
 	for (int i = 0; i < a->n; i++)
 	{
