@@ -81,7 +81,7 @@ typedef struct ClusterWatch
 {
 	bool		on;
 	Scout	   *scout[SCOUTS];
-	int			next_candidate;
+	uint32		next_candidate;
 	int64		next_ask;
 	int64		asked_at;
 	uint32		wanted;			/* cluster_wanted() then */
