@@ -74,17 +74,6 @@ entry_left_ms(const Entry *e)
  * ----------
  */
 
-/*
- * entry_blocked --- raise an error: another transaction is changing the row
- */
-static void
-entry_blocked(LockTables *tables)
-{
-	table_trouble_set(&tables->trouble, ERRCODE_LOCK_NOT_AVAILABLE, BLOCKED_HINT,
-					  "Another transaction is changing the row of the key.");
-	tables_fail(tables);
-}
-
 void
 entry_busy(StoreOp *op, int64 ttl_ms)
 {
@@ -243,17 +232,13 @@ entry_find(LockTables *tables, TableId in, const StoreOp *op, KindId kind, const
 {
 	Entry	   *e = &tables->entry[in];
 	Datum		keys[KEYED_MAX_KEYS];
-	KeyedFound	found;
 	bool		isnull;
 
 	e->kind = kind;
 	strlcpy(e->owner, owner, sizeof(e->owner));
 	for (int i = 0; i < table_fields[in].nkeys; i++)
 		keys[i] = column_of(e, op, table_fields[in].column[i], &isnull);
-	found = keyed_find(&tables->table[in], keys);
-	if (found == KEYED_BLOCKED)
-		entry_blocked(tables);
-	if (found == KEYED_ROW)
+	if (keyed_find(&tables->table[in], keys))
 		entry_read(tables, in);
 	else
 		memset(e, 0, sizeof(Entry));
@@ -329,7 +314,7 @@ void
 entry_put(LockTables *tables, TableId in, StoreOp *op)
 {
 	if (!entry_write(tables, in, op))
-		entry_blocked(tables);
+		keyed_blocked();
 	op->outcome = STORE_OK;
 }
 
@@ -345,7 +330,7 @@ void
 entry_delete(LockTables *tables, TableId in, StoreOp *op)
 {
 	if (!keyed_delete(&tables->table[in]))
-		entry_blocked(tables);
+		keyed_blocked();
 	op->outcome = STORE_OK;
 }
 

@@ -103,16 +103,24 @@ begin_scan(KeyedTable *table, const Datum *keys, int nkeys)
 	return scan;
 }
 
-KeyedFound
+void
+keyed_blocked(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("it is changing the row of the key")));
+}
+
+bool
 keyed_find(KeyedTable *table, const Datum *keys)
 {
 	IndexScanDesc scan = begin_scan(table, keys, table->nkeys);
 	bool		found = index_getnext_slot(scan, ForwardScanDirection, table->row);
 
 	index_endscan(scan);
-	if (!found)
-		return KEYED_NOTHING;
-	return TransactionIdIsValid(table->dirty.xmin) ? KEYED_BLOCKED : KEYED_ROW;
+	if (found && TransactionIdIsValid(table->dirty.xmin))
+		keyed_blocked();
+	return found;
 }
 
 void
@@ -145,9 +153,7 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 	LrInsertIndexTuples(table->indexes, table->row, table->estate, &conflict, summarizing);
 	ResetPerTupleExprContext(table->estate);
 	if (conflict)
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("a row of the key is being inserted")));
+		keyed_blocked();
 }
 
 void

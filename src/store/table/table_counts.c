@@ -346,47 +346,13 @@ owner_of_id(const StoreOp *op, char *out)
 	out[n] = '\0';
 }
 
-/*
- * find_permit --- the permit that the operation's session or id has
- *
- * A session that took a permit by id may release it until it has returned the id to its
- * caller.
- */
-static Entry *
-find_permit(LockTables *tables, const StoreOp *op)
-{
-	char		owner[LR_OWNER_MAX];
-	Entry	   *permit;
-
-	if (op->owner != 0)
-	{
-		(void) lr_owner_text(op->owner, owner);
-		permit = entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
-		if (permit->there)
-			return permit;
-	}
-	owner_of_id(op, owner);
-	return entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
-}
-
-static void
-insert_permit(LockTables *tables, StoreOp *op)
-{
-	bool		by_id = op->keep_ms > 0;
-	char		owner[LR_OWNER_MAX];
-
-	if (by_id)
-		owner_of_id(op, owner);
-	else
-		(void) lr_owner_text(op->owner, owner);
-	share_insert(tables, op, KIND_PERMIT, owner, by_id);
-}
-
-/* Grant a permit if not all are taken. */
+/* Grant a permit, to the session or by id, if not all are taken. */
 static void
 permit_create(LockTables *tables, StoreOp *op)
 {
 	const Entry *total = value_find(tables, op, KIND_PERMIT);
+	bool		by_id = op->keep_ms > 0;
+	char		owner[LR_OWNER_MAX];
 	Shares		had;
 
 	op->outcome = STORE_MISSING;
@@ -394,25 +360,41 @@ permit_create(LockTables *tables, StoreOp *op)
 		return;
 	had = shares_look(tables, op, KIND_PERMIT);
 	if (had.n >= total->number)
+	{
 		entry_busy(op, had.first_ms);
+		return;
+	}
+	if (by_id)
+		owner_of_id(op, owner);
 	else
-		insert_permit(tables, op);
+		(void) lr_owner_text(op->owner, owner);
+	share_insert(tables, op, KIND_PERMIT, owner, by_id);
 }
 
 /*
- * find_counting --- the operation's permit, if it still counts; else NULL, and the outcome is set
+ * permit_find --- find the permit that the operation's session or id has; false: it has none that
+ * counts, and the outcome is set
+ *
+ * A session that took a permit by id may release it until it has returned the id to its caller.
  */
-static Entry *
-find_counting(LockTables *tables, StoreOp *op)
+static bool
+permit_find(LockTables *tables, StoreOp *op)
 {
-	Entry	   *permit = find_permit(tables, op);
+	const Entry *permit = &tables->entry[IN_SHARES];
+	char		owner[LR_OWNER_MAX];
 
+	(void) lr_owner_text(op->owner, owner);
+	if (op->owner == 0 || !entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner)->there)
+	{
+		owner_of_id(op, owner);
+		(void) entry_find(tables, IN_SHARES, op, KIND_PERMIT, owner);
+	}
 	if (permit->left_ms != 0)
-		return permit;
+		return true;
 	if (permit->there)
 		(void) keyed_delete(&tables->table[IN_SHARES]);
 	op->outcome = STORE_GONE;
-	return NULL;
+	return false;
 }
 
 /*
@@ -421,7 +403,7 @@ find_counting(LockTables *tables, StoreOp *op)
 static void
 permit_renew(LockTables *tables, StoreOp *op)
 {
-	if (find_counting(tables, op) != NULL)
+	if (permit_find(tables, op))
 		entry_extend(tables, IN_SHARES, op);
 }
 
@@ -429,7 +411,7 @@ permit_renew(LockTables *tables, StoreOp *op)
 static void
 permit_release(LockTables *tables, StoreOp *op)
 {
-	if (find_counting(tables, op) != NULL)
+	if (permit_find(tables, op))
 		entry_delete(tables, IN_SHARES, op);
 }
 

@@ -216,13 +216,6 @@ typedef struct KeyedTable
 	TupleTableSlot *row;		/* the row that was found or written last */
 } KeyedTable;
 
-typedef enum KeyedFound
-{
-	KEYED_NOTHING,
-	KEYED_ROW,
-	KEYED_BLOCKED				/* an open transaction has inserted it */
-} KeyedFound;
-
 /*
  * Use a relation that is open and locked, and whose first columns are the key.  False: it has
  * no unique index on exactly these.
@@ -230,8 +223,14 @@ typedef enum KeyedFound
 extern bool keyed_begin(KeyedTable *table, Relation rel, int nkeys);
 extern void keyed_end(KeyedTable *table);
 
-/* Find the row with these values in all columns of the key. */
-extern KeyedFound keyed_find(KeyedTable *table, const Datum *keys);
+/* Raise the error that another transaction is in the way. */
+LR_NORETURN_PREFIX extern void keyed_blocked(void) LR_NORETURN_SUFFIX;
+
+/*
+ * Find the row with these values in all columns of the key.  Raises an error if an open transaction
+ * has inserted it.
+ */
+extern bool keyed_find(KeyedTable *table, const Datum *keys);
 
 /*
  * Find all rows with these values in all columns of the key but the last, one after the other, to

@@ -162,26 +162,36 @@ find(KeyedTable *table, const Cell *key, int nkeys, Version *after)
 	return first;
 }
 
-static KeyedFound
+/* False: somebody is about to insert it. */
+static bool
 take(KeyedTable *table, const Version *v)
 {
-	if (v == NULL)
-		return KEYED_NOTHING;
 	if (version_dirty(v) == VERSION_COMING)
-		return KEYED_BLOCKED;
+		return false;
 	slot_fill(table->row, v);
-	return KEYED_ROW;
+	return true;
 }
 
-KeyedFound
+void
+keyed_blocked(void)
+{
+	ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					errmsg("it is changing the row of the key")));
+}
+
+bool
 keyed_find(KeyedTable *table, const Datum *keys)
 {
 	Cell		cell[KEYED_MAX_KEYS];
+	const Version *v;
 
 	before_access();
 	for (int i = 0; i < table->nkeys; i++)
 		cell[i] = cell_of(TEXTOID, keys[i], false);
-	return take(table, find(table, cell, table->nkeys, NULL));
+	v = find(table, cell, table->nkeys, NULL);
+	if (v != NULL && !take(table, v))
+		keyed_blocked();
+	return v != NULL;
 }
 
 void
@@ -204,7 +214,7 @@ keyed_next_of_group(KeyedTable *table)
 	while ((v = find(table, group[of].key, table->nkeys - 1, group[of].at)) != NULL)
 	{
 		group[of].at = v;
-		if (take(table, v) == KEYED_ROW)
+		if (take(table, v))
 			return true;
 	}
 	return false;
@@ -238,8 +248,7 @@ keyed_insert(KeyedTable *table, Datum *values, bool *nulls)
 	told_before_insert(relation_table(table->rel));
 	v = version_add(relation_table(table->rel), cell, xact_assign_xid());
 	if (has_another(v))
-		ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-						errmsg("a row of the key is being inserted")));
+		keyed_blocked();
 }
 
 bool

@@ -86,8 +86,8 @@ share(void)
 
 extern void __real_entries_sweep(LockTables *tables);
 extern void __wrap_entries_sweep(LockTables *tables);
-extern KeyedFound __real_keyed_find(KeyedTable *table, const Datum *keys);
-extern KeyedFound __wrap_keyed_find(KeyedTable *table, const Datum *keys);
+extern bool __real_keyed_find(KeyedTable *table, const Datum *keys);
+extern bool __wrap_keyed_find(KeyedTable *table, const Datum *keys);
 extern bool __real_keyed_next_of_group(KeyedTable *table);
 extern bool __wrap_keyed_next_of_group(KeyedTable *table);
 extern void __real_keyed_insert(KeyedTable *table, Datum *values, bool *nulls);
@@ -117,7 +117,7 @@ before_access(void)
 			 errmsg("as told")));
 }
 
-KeyedFound
+bool
 __wrap_keyed_find(KeyedTable *table, const Datum *keys)
 {
 	before_access();
