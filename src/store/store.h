@@ -258,12 +258,17 @@ store_wait_until(StoreInterests *in, int64 until)
 	in->until = Min(in->until, until);
 }
 
+/* Interval for a socket for which there is no room. */
+#define UNWATCHED_POLL			(10 * LR_US_PER_MS)
+
 /* Wake up for these events of the socket; "number" tells its owner which it is. */
 static inline void
 store_wait_for(StoreInterests *in, pgsocket sock, uint32 events, uint32 number)
 {
-	Assert(in->n < in->max);
-	in->socket[in->n++] = (StoreInterest) {.sock = sock,.events = events,.number = number};
+	if (in->n < in->max)
+		in->socket[in->n++] = (StoreInterest) {.sock = sock,.events = events,.number = number};
+	else
+		store_wait_until(in, lr_now() + UNWATCHED_POLL);
 }
 
 /* What a store can do; callers go by these features, not by which store it is. */

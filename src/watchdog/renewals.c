@@ -42,11 +42,11 @@
 #define LANE_RETRY			(50 * LR_US_PER_MS)
 #define LANE_RETRY_MAX		(500 * LR_US_PER_MS)
 
-/* Delay until items that had to wait for such a connection, or lacked replicas, are tried again. */
+/*
+ * Delay until items are tried again that had to wait for such a connection, lacked replicas, or
+ * belong to no known node.
+ */
 #define CONFIRM_RETRY		(100 * LR_US_PER_MS)
-
-/* Interval for connections beyond those that can be watched. */
-#define UNWATCHED_POLL		(10 * LR_US_PER_MS)
 
 /* One connection, and the batch over it. */
 typedef struct Lane
@@ -293,10 +293,8 @@ take_item(Lane *r, const DueItem *item, int64 now, bool parted)
 
 	if (lane != NULL && lane_free_at(lane, now) <= now)
 		lane->batch.items[lane->batch.nitems++] = *item;
-	else if (confirm)
+	else if (confirm || lane == NULL)
 		due_put_off(item, now + CONFIRM_RETRY);
-	else if (lane == NULL)
-		due_put_off(item, now + LANE_RETRY);
 	else if (lane->under_way)
 		due_put_off(item, now + Min(Max(LANE_RETRY, now - lane->began), LANE_RETRY_MAX));
 	else
@@ -470,26 +468,6 @@ renewals_retry_now(StoreId store)
  */
 
 /*
- * confirmed_interests --- the sockets for what replicas have to confirm, as many as there is room
- * for
- */
-static void
-confirmed_interests(const Lane *r, StoreInterests *in)
-{
-	int			most = in->n + CONFIRMED_MAX_INTERESTS - STORE_MAX_INTERESTS;
-
-	for (const Lane *lane = r; lane != NULL; lane = lane->next)
-	{
-		if (lane->ended || lane->replicas == 0)
-			continue;
-		if (in->n <= most)
-			lane->batch.store->interests(lane->batch.handle, in);
-		else
-			store_wait_until(in, lr_now() + UNWATCHED_POLL);
-	}
-}
-
-/*
  * renewals_store_interests --- the sockets of all nodes of a store
  *
  * If there are several, each step checks for ended leases, whichever have a batch under way.
@@ -499,10 +477,10 @@ renewals_store_interests(const Lane *r, StoreInterests *in)
 {
 	for (const Lane *lane = r; lane != NULL; lane = lane->next)
 	{
-		if (lane->ended || lane->replicas > 0)
+		if (lane->ended)
 			continue;
 		lane->batch.store->interests(lane->batch.handle, in);
-		if (!lane->under_way)
+		if (!lane->under_way && lane->replicas == 0)
 			store_wait_until(in, health_next(&lane->health));
 	}
 	store_wait_until(in, r->under_way ? r->next_look : lt_next_due(r->batch.id));
@@ -516,12 +494,8 @@ renewals_interests(StoreInterests *in)
 {
 	farewell_interests(in);
 	for (int i = 0; i < STORE_COUNT; i++)
-	{
-		if (!lr_has_store(i))
-			continue;
-		renewals_store_interests(&renewals[i], in);
-		confirmed_interests(&renewals[i], in);
-	}
+		if (lr_has_store(i))
+			renewals_store_interests(&renewals[i], in);
 }
 
 uint32

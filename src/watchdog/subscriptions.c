@@ -114,12 +114,8 @@ subscriptions_step(void)
 {
 	int64		now = lr_now();
 
-	if (listener != NULL)
-	{
-		if (lt_take_subscription_work())
-			lt_wanted_subscriptions(subscribe_key);
-		teller->listener_step(listener);
-	}
+	if (listener != NULL && lt_take_subscription_work())
+		lt_wanted_subscriptions(subscribe_key);
 	if (subscriptions_need_tick() && now >= next_tick)
 	{
 		lt_pass_over_sleepers();
@@ -127,6 +123,8 @@ subscriptions_step(void)
 			subscribed = teller->listener_sweep(listener, lt_end_subscription);
 		next_tick = now + TICK;
 	}
+	if (listener != NULL)
+		teller->listener_step(listener);
 }
 
 /*

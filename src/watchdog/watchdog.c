@@ -33,12 +33,12 @@
 #include "watchdog/watchdog.h"
 
 /*
- * The most sockets: of the stores, or of each node of one; for replicas; of the
- * connection that is kept to an old place; of the Sentinels and of the nodes that are
- * asked beside them; of the listener; and the resolver's pipe.
+ * Room for sockets: of the stores, or of each node of one, once more for each number of
+ * replicas; of the connection that is kept to an old place; of the Sentinels and of the
+ * nodes that are asked beside them; of the listener; and the resolver's pipe.  Not all of
+ * them are ever needed at once.
  */
-#define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS + \
-							 CONFIRMED_MAX_INTERESTS + NODE_MASTERS + 2)
+#define MAX_INTERESTS		((4 + NODE_MASTERS) * STORE_MAX_INTERESTS)
 
 /* Seconds after which the postmaster restarts a worker that has ended. */
 #define RESTART_AFTER		1

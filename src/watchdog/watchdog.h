@@ -179,9 +179,6 @@ extern void loss_log_finish(void);
  * ----------
  */
 
-/* The most sockets for what replicas have to confirm. */
-#define CONFIRMED_MAX_INTERESTS	(LR_REPLICAS_MAX * STORE_MAX_INTERESTS)
-
 extern void renewals_start(void);
 extern void renewals_step(void);
 

@@ -599,13 +599,8 @@ listener_node_interests(const NodeListener *l, StoreInterests *in)
 	const RedisConn *c = &l->poller.conn;
 
 	redis_poller_interests(&l->poller, in);
-	if (c->state != CONN_READY)
-		return;
-	if (l->refused_until != 0)
+	if (c->state == CONN_READY && l->refused_until != 0)
 		store_wait_until(in, l->refused_until);
-	/* Something has been requested since the last step. */
-	if (l->poller.wanted && resp_out_is_empty(&c->out))
-		store_wait_until(in, 0);
 }
 
 /* ----------
