@@ -161,7 +161,7 @@ lt_wait_generation(LrIndex session)
 bool
 lt_begin_search(int64 interval, int64 *ask_again)
 {
-	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
+	LrWait	   *w = &lt_sessions[LrMyProcNumber].wait;
 	LrKey	   *key = &lt_keys[w->key];
 	int64		now = lr_now();
 	bool		begin = false;
@@ -172,7 +172,8 @@ lt_begin_search(int64 interval, int64 *ask_again)
 	lt_lock(key->hash);
 	if (lt_is_waiting(w))
 	{
-		begin = key->searched_at + interval <= now;
+		begin = key->searched_at + interval <= now || w->cycle.suspected == w->generation;
+		w->cycle.suspected = 0;
 		if (begin)
 			key->searched_at = now;
 		else
@@ -186,36 +187,18 @@ lt_begin_search(int64 interval, int64 *ask_again)
  * lt_suspect_waiter --- see locktable.h
  *
  * No lock is needed: only that session acts on the number, and only while the number
- * is that of its present wait.
+ * is that of its present wait.  If it begins a search at this moment, the suspicion may
+ * be lost; the next search from the key has it again.
  */
-void
+bool
 lt_suspect_waiter(LrIndex session, uint64 generation)
 {
-	lt_sessions[session].wait.cycle.suspected = generation;
-	lt_wake_session(session);
-}
+	LrWait	   *w = &lt_sessions[session].wait;
 
-bool
-lt_is_suspected(void)
-{
-	const LrWait *w = &lt_sessions[LrMyProcNumber].wait;
-
-	return w->cycle.suspected != 0 && w->cycle.suspected == w->generation;
-}
-
-/*
- * lt_take_suspicion --- see locktable.h
- *
- * Call this before the search, so that a suspicion that arises meanwhile is not lost.
- */
-bool
-lt_take_suspicion(void)
-{
-	bool		suspected = lt_is_suspected();
-
-	if (suspected)
-		lt_sessions[LrMyProcNumber].wait.cycle.suspected = 0;
-	return suspected;
+	if (w->key != lt_wait_of(LrMyProcNumber)->key)
+		return false;
+	w->cycle.suspected = generation;
+	return true;
 }
 
 /*

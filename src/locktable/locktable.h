@@ -583,19 +583,16 @@ extern uint64 lt_wait_generation(LrIndex session);
 
 /*
  * One search serves all sessions that wait for the same key.  True: this session has to
- * search, as none has done so for "interval".  *ask_again: when to call this again.
+ * search, as none has done so for "interval", or as it is suspected.  *ask_again: when to
+ * call this again.
  */
 extern bool lt_begin_search(int64 interval, int64 *ask_again);
 
 /*
- * The search of one session has reached another one that waits for the same key, and may
- * be in a cycle: wake it, to search for itself.  lt_is_suspected: is this session one?
+ * The search of this session has reached that one.  If it waits for the same key, it may
+ * be in a cycle, and is to search for itself: it is suspected.  False: it does not.
  */
-extern void lt_suspect_waiter(LrIndex session, uint64 generation);
-extern bool lt_is_suspected(void);
-
-/* The same, and the suspicion is forgotten. */
-extern bool lt_take_suspicion(void);
+extern bool lt_suspect_waiter(LrIndex session, uint64 generation);
 
 /*
  * This session found itself in a cycle of these sessions, with these wait generations.

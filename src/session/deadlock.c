@@ -7,8 +7,8 @@
  * This is the same as for PostgreSQL's locks: the session looks for a deadlock, and
  * with log_lock_waits the wait is logged, once when it has become long and once when it
  * has ended with the lock.  The session looks again each deadlock_timeout.  Of the
- * sessions that wait for one key, one searches for all; another one does only if that
- * search has reached it.
+ * sessions that wait for one key, one searches for all; another one does only if a
+ * search has reached it since it last looked.
  *
  * A cycle that PostgreSQL's detector cannot see, as it does not know our locks, has a
  * session W in it that waits for a key, and an edge from W to a session H that holds
@@ -22,11 +22,9 @@
  * waits for a row, and that PostgreSQL's detector leaves waiting.
  *
  * No session is ended by the result of another one's search, though.  A waiter of the
- * same key that the search reaches is suspected and woken.  It searches itself once it
- * has waited for its own deadlock_timeout.  That search suspects no other session: it
- * reaches only those that the first one has reached, and two that can be reached from
- * each other, but are in no cycle, would otherwise wake each other for as long as they
- * wait.
+ * same key that the search reaches is suspected: when it looks next, it searches itself.
+ * It is not woken for that, so it has waited for its own deadlock_timeout, and two that
+ * can be reached from each other, but are in no cycle, search no more often than others.
  *
  * No cycle is missed if the searching session stops waiting in the middle: the next one
  * searches a deadlock_timeout later.  Nor if the key changes hands: sessions that sleep
@@ -102,11 +100,7 @@ typedef struct Search
 	LrIndex    *reached;		/* processes, in the order in which they were found */
 	int			nreached;
 	Edge	  **from;			/* for each process: the edge that led to it, or NULL */
-	bool		for_all;		/* search for all that wait for the key, not only for this
-								 * session */
-	KeyWait		own;			/* what this session waits for */
-	KeyHolders	own_holders;	/* the holders of that */
-	KeyHolders	holders;		/* the holders of what another session waits for */
+	KeyHolders	holders;		/* the holders of what one of them waits for */
 	int			nsuspects;
 
 	/* In PostgreSQL's lock manager: */
@@ -357,8 +351,8 @@ deadlock_read_holders(LrIndex process, KeyWait *wait, KeyHolders *holders)
 /*
  * deadlock_follow_key --- report the edges of a wait for a key
  *
- * A process that waits for the same key as this session may be in a cycle without us,
- * so it is suspected.
+ * A process that waits for the same key as this session may be in a cycle without us, so
+ * it is suspected.
  */
 static void
 deadlock_follow_key(Search *search, LrIndex process)
@@ -382,13 +376,8 @@ deadlock_follow_key(Search *search, LrIndex process)
 		if (edge.holder.awaited)
 			deadlock_found_edge(search, &edge);
 	}
-	if (search->for_all && process != LrMyProcNumber &&
-		wait->name_len == search->own.name_len &&
-		memcmp(wait->name, search->own.name, wait->name_len) == 0)
-	{
-		lt_suspect_waiter(process, wait->generation);
+	if (process != LrMyProcNumber && lt_suspect_waiter(process, wait->generation))
 		search->nsuspects++;
-	}
 }
 
 /*
@@ -413,12 +402,14 @@ static void
 deadlock_follow_others(Search *search)
 {
 	int			nfollowed = search->nreached;
+	Edge		edge = {.waiter = LrMyProcNumber};
+	KeyWait		wait;
 
-	for (int i = 0; i < search->own_holders.n; i++)
+	(void) deadlock_read_holders(LrMyProcNumber, &wait, &search->holders);
+	for (int i = 0; i < search->holders.n; i++)
 	{
-		Edge		edge = {.waiter = LrMyProcNumber,.blocker = search->own_holders.list[i].session};
-
-		if (!search->own_holders.list[i].awaited)
+		edge.blocker = search->holders.list[i].session;
+		if (!search->holders.list[i].awaited)
 			deadlock_found_edge(search, &edge);
 	}
 	deadlock_follow(search, nfollowed);
@@ -430,14 +421,11 @@ deadlock_follow_others(Search *search)
  * The search does not stop there, so as not to miss others that wait for the key.
  */
 static bool
-deadlock_search(Search *search, bool for_all)
+deadlock_search(Search *search)
 {
 	bool		in_cycle;
 
 	memset(search, 0, sizeof(Search));
-	search->for_all = for_all;
-	if (!deadlock_read_holders(LrMyProcNumber, &search->own, &search->own_holders))
-		return false;
 	search->reached = palloc(sizeof(LrIndex) * (MaxBackends + 1));
 	search->from = palloc0(sizeof(Edge *) * MaxBackends);
 	search->covered = palloc0(sizeof(bool) * MaxBackends);
@@ -445,8 +433,7 @@ deadlock_search(Search *search, bool for_all)
 	search->reached[search->nreached++] = LrMyProcNumber;
 	deadlock_follow(search, 0);
 	in_cycle = search->from[LrMyProcNumber] != NULL;
-	if (search->for_all)
-		deadlock_follow_others(search);
+	deadlock_follow_others(search);
 	ereport(DEBUG1,
 			(errmsg_internal("searched for a deadlock: %d processes, %d looks into the lock manager, %zu bytes, %d suspects",
 							 search->nreached, search->looks, search->memory,
@@ -528,17 +515,16 @@ deadlock_claim(const List *cycle)
 /*
  * deadlock_find --- the cycle that this session has to break, or NIL
  *
- * It was found by two searches, and claimed.  "for_all": also suspect other sessions that
- * wait for the key.
+ * It was found by two searches, and claimed.
  */
 static List *
-deadlock_find(bool for_all)
+deadlock_find(void)
 {
 	Search		first;
 	Search		second;
 	List	   *cycle;
 
-	if (!deadlock_search(&first, for_all) || !deadlock_search(&second, false))
+	if (!deadlock_search(&first) || !deadlock_search(&second))
 		return NIL;
 	cycle = deadlock_read_cycle(&first, &second);
 	return cycle != NIL && deadlock_claim(cycle) ? cycle : NIL;
@@ -661,13 +647,15 @@ long_wait_look_at(void)
  * ----------
  */
 
-static void
-long_wait_elapsed(long *ms, int *us)
+/*
+ * long_wait_elapsed --- how long the wait has lasted, in milliseconds
+ */
+static char *
+long_wait_elapsed(void)
 {
 	int64		elapsed = lr_now() - since;
 
-	*ms = (long) (elapsed / LR_US_PER_MS);
-	*us = (int) (elapsed % LR_US_PER_MS);
+	return psprintf("%lld.%03d", (long long) (elapsed / LR_US_PER_MS), (int) (elapsed % LR_US_PER_MS));
 }
 
 /*
@@ -715,18 +703,15 @@ long_wait_log(const LrName *name)
 	WaitBlocker blocker;
 	int			npids;
 	int			nholders;
-	long		ms;
-	int			us;
 
 	/* The lock has just become ours. */
 	if (!lt_own_queue(pids, MaxBackends, &npids, holder_pids, &nholders) ||
 		!lt_find_blocker(LrMyProcNumber, &blocker))
 		return;
 
-	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
-			(errmsg("process %d still waiting for Redis lock \"%s\" after %ld.%03d ms",
-					MyProcPid, shown, ms, us),
+			(errmsg("process %d still waiting for Redis lock \"%s\" after %s ms",
+					MyProcPid, shown, long_wait_elapsed()),
 			 long_wait_detail(holder_pids, nholders, blocker.owner,
 							  long_wait_pids(pids, npids))));
 }
@@ -737,13 +722,9 @@ long_wait_log(const LrName *name)
 static void
 long_wait_log_deadlock(const LrName *name)
 {
-	long		ms;
-	int			us;
-
-	long_wait_elapsed(&ms, &us);
 	ereport(LOG,
-			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %ld.%03d ms",
-					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+			(errmsg("process %d detected deadlock while waiting for Redis lock \"%s\" after %s ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), long_wait_elapsed())));
 }
 
 /*
@@ -755,16 +736,12 @@ long_wait_log_deadlock(const LrName *name)
 void
 long_wait_acquired(const LrName *name)
 {
-	long		ms;
-	int			us;
-
 	if (!looked || !log_lock_waits)
 		return;
-	long_wait_elapsed(&ms, &us);
 	HOLD_CANCEL_INTERRUPTS();
 	ereport(LOG,
-			(errmsg("process %d acquired Redis lock \"%s\" after %ld.%03d ms",
-					MyProcPid, lr_name_to_show(name->data, name->len), ms, us)));
+			(errmsg("process %d acquired Redis lock \"%s\" after %s ms",
+					MyProcPid, lr_name_to_show(name->data, name->len), long_wait_elapsed())));
 	RESUME_CANCEL_INTERRUPTS();
 }
 
@@ -777,9 +754,9 @@ long_wait_acquired(const LrName *name)
  * long_wait_look_now --- search for a deadlock, and log the wait
  */
 static void
-long_wait_look_now(const LrName *name, bool search, bool for_all)
+long_wait_look_now(const LrName *name, bool search)
 {
-	const List *cycle = search ? deadlock_find(for_all) : NIL;
+	const List *cycle = search ? deadlock_find() : NIL;
 
 	if (cycle != NIL)
 	{
@@ -791,20 +768,16 @@ long_wait_look_now(const LrName *name, bool search, bool for_all)
 		long_wait_log(name);
 }
 
-/* A session looks before its own time if the search of another one has reached it. */
 void
 long_wait_look(const LrName *name)
 {
-	int64		interval = DeadlockTimeout * LR_US_PER_MS;
 	MemoryContext scratch;
 	MemoryContext old;
-	bool		for_all;
-	bool		suspected;
+	bool		search;
 
-	if (lr_now() < look_at && !(looked && lt_is_suspected()))
+	if (lr_now() < look_at)
 		return;
-	for_all = lt_begin_search(interval, &look_at);
-	suspected = lt_take_suspicion();
+	search = lt_begin_search(DeadlockTimeout * LR_US_PER_MS, &look_at);
 
 	/*
 	 * A wait may last for days, so use a context of our own; an error leaves it to the
@@ -813,7 +786,7 @@ long_wait_look(const LrName *name)
 	scratch = AllocSetContextCreate(CurrentMemoryContext, "lockredis long wait",
 									ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(scratch);
-	long_wait_look_now(name, for_all || suspected, for_all);
+	long_wait_look_now(name, search);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(scratch);
 	looked = true;

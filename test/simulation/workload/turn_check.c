@@ -179,31 +179,6 @@ __wrap_lt_accept(LrIndex *hold)
 	return accepted;
 }
 
-static bool may_suspect;		/* the present search is the one of its key */
-
-extern bool __real_lt_begin_search(int64 interval, int64 *ask_again);
-extern bool __wrap_lt_begin_search(int64 interval, int64 *ask_again);
-
-bool
-__wrap_lt_begin_search(int64 interval, int64 *ask_again)
-{
-	may_suspect = __real_lt_begin_search(interval, ask_again);
-	return may_suspect;
-}
-
-extern void __real_lt_suspect_waiter(LrIndex session, uint64 generation);
-extern void __wrap_lt_suspect_waiter(LrIndex session, uint64 generation);
-
-/* If those that are suspected did so, too, they would wake each other for ever. */
-void
-__wrap_lt_suspect_waiter(LrIndex session, uint64 generation)
-{
-	if (!may_suspect)
-		sim_fail("endless", "session %d suspects session %d, and its search is not that of the key",
-				 LrMyProcNumber, session);
-	__real_lt_suspect_waiter(session, generation);
-}
-
 extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
 extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
 
