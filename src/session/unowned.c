@@ -95,85 +95,42 @@ unreturned_move(Unreturned *u, dlist_head *to)
 	u->taken = to == &unreturned;
 }
 
-static void unreturned_room_ends(void *arg);
-
-static Unreturned *
-unreturned_find_spare(Portal portal)
-{
-	dlist_iter	at;
-
-	dlist_foreach(at, &spare)
-	{
-		Unreturned *u = dlist_container(Unreturned, link, at.cur);
-
-		if (u->portal == portal)
-			return u;
-	}
-	return NULL;
-}
-
 /*
- * unreturned_room --- a spare record of the active portal
+ * portal_feeds_function --- do the rows of the portal go to a function?
  *
- * Without memory this returns NULL, if "flags" have MCXT_ALLOC_NO_OOM.
+ * A loop pins its portal.  The rows of a query that writes reach it through a tuplestore.
  */
-static Unreturned *
-unreturned_room(int flags)
+static bool
+portal_feeds_function(Portal portal)
 {
-	Unreturned *u = unreturned_find_spare(ActivePortal);
-	MemoryContext lives = ActivePortal != NULL ? PortalContext : TopTransactionContext;
-	const QueryDesc *query;
-
-	if (u == NULL)
-	{
-		u = MemoryContextAllocExtended(lives, sizeof(Unreturned), flags | MCXT_ALLOC_ZERO);
-		if (u == NULL)
-			return NULL;
-		u->portal = ActivePortal;
-		u->ends.func = unreturned_room_ends;
-		u->ends.arg = u;
-		dlist_push_head(&spare, &u->link);
-		MemoryContextRegisterResetCallback(lives, &u->ends);
-	}
-	if (u->portal == NULL)
-		return u;
-
-	/*
-	 * A loop pins its portal.  The rows of a query that writes reach it through a
-	 * tuplestore.
-	 */
-	query = u->portal->queryDesc;
-	u->to_function = u->portal->portalPinned ||
-		(query != NULL && query->dest->mydest == DestSPI);
-	return u;
+	if (portal == NULL)
+		return false;
+	return portal->portalPinned ||
+		(portal->queryDesc != NULL && portal->queryDesc->dest->mydest == DestSPI);
 }
 
 /*
- * unreturned_hand_on --- the portal has ended, but the statement goes on
- *
- * It goes on in the portal that is active now or, while it commits, in none.
+ * unreturned_bind --- the record lives as long as the active portal or, during a commit, as the
+ * transaction
  */
 static void
-unreturned_hand_on(const Unreturned *ended)
+unreturned_bind(Unreturned *u)
 {
-	Unreturned *u = unreturned_room(MCXT_ALLOC_NO_OOM);
-
-	if (u == NULL)
-		return;
-	u->statement = ended->statement;
-	u->name = ended->name;
-	u->terms = ended->terms;
-	u->owner = ended->owner;
-	unreturned_move(u, &unreturned);
+	u->portal = ActivePortal;
+	u->to_function = portal_feeds_function(ActivePortal);
+	MemoryContextRegisterResetCallback(ActivePortal != NULL ? PortalContext : TopTransactionContext,
+									   &u->ends);
 }
 
 /*
  * unreturned_goes_on --- does the statement go on though its portal ends?
+ *
+ * It goes on in the portal that is active now or, while it commits, in none.
  */
 static bool
 unreturned_goes_on(const Unreturned *u)
 {
-	if (u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
+	if (!u->taken || u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
 		return false;
 	if (ActivePortal == NULL)
 		return IsTransactionState() && !IsTransactionBlock();
@@ -181,13 +138,42 @@ unreturned_goes_on(const Unreturned *u)
 }
 
 static void
-unreturned_room_ends(void *arg)
+unreturned_portal_ends(void *arg)
 {
 	Unreturned *u = arg;
 
+	if (unreturned_goes_on(u))
+	{
+		unreturned_bind(u);
+		return;
+	}
 	dlist_delete(&u->link);
-	if (u->taken && unreturned_goes_on(u))
-		unreturned_hand_on(u);
+	pfree(u);
+}
+
+/*
+ * unreturned_room --- a spare record of the active portal
+ */
+static Unreturned *
+unreturned_room(void)
+{
+	Unreturned *u;
+	dlist_iter	at;
+
+	dlist_foreach(at, &spare)
+	{
+		u = dlist_container(Unreturned, link, at.cur);
+		if (u->portal != ActivePortal)
+			continue;
+		u->to_function = portal_feeds_function(ActivePortal);
+		return u;
+	}
+	u = MemoryContextAllocZero(TopMemoryContext, sizeof(Unreturned));
+	u->ends.func = unreturned_portal_ends;
+	u->ends.arg = u;
+	dlist_push_head(&spare, &u->link);
+	unreturned_bind(u);
+	return u;
 }
 
 /*
@@ -308,7 +294,7 @@ unreturned_make(const LrName *name, const LockTerms *terms)
 
 	if (ActivePortal == NULL && TopTransactionContext == NULL)
 		return NULL;
-	u = unreturned_room(0);
+	u = unreturned_room();
 	u->name = *name;
 	u->terms = *terms;
 	u->statement = GetCurrentStatementStartTimestamp();
