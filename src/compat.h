@@ -35,23 +35,13 @@
 #endif
 
 /*
- * Since 16, a library exports only the symbols that it marks; before, the marks had no
- * meaning.  We hide all others with any version (see the Makefile).
+ * Since 16, a library exports only the symbols that it marks; before, the mark had no
+ * meaning.  We hide all others with any version (see the Makefile), so our definitions of
+ * functions for SQL have the mark: PG_FUNCTION_INFO_V1 gives it to them since 16 only.
  */
 #if PG_VERSION_NUM < 160000
 #undef PGDLLEXPORT
 #define PGDLLEXPORT				__attribute__((visibility("default")))
-#undef PG_FUNCTION_INFO_V1
-#define PG_FUNCTION_INFO_V1(funcname) \
-extern PGDLLEXPORT Datum funcname(PG_FUNCTION_ARGS); \
-extern PGDLLEXPORT const Pg_finfo_record *CppConcat(pg_finfo_, funcname) (void); \
-const Pg_finfo_record * \
-CppConcat(pg_finfo_, funcname) (void) \
-{ \
-	static const Pg_finfo_record my_finfo = {1}; \
-	return &my_finfo; \
-} \
-extern int no_such_variable
 #endif
 
 /* 17 replaced PGPROC.pgprocno and the backend id by one process number. */

@@ -236,7 +236,7 @@ fence_take(const LrName *name, AcquireRequest *request, Oid function, int64 *tok
 /*
  * lockredis_fence_check --- redis_fence_check(key, token): record a token issued elsewhere
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_fence_check(PG_FUNCTION_ARGS)
 {
 	LrName		name;
@@ -261,7 +261,7 @@ lockredis_fence_check(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-Datum
+PGDLLEXPORT Datum
 lockredis_fence_forget(PG_FUNCTION_ARGS)
 {
 	LrName		name;

@@ -143,7 +143,7 @@ apply_row(TriggerData *data, HeapTuple tuple)
  *
  * Returning NULL ignores the row.
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_replicated(PG_FUNCTION_ARGS)
 {
 	TriggerData *data = (TriggerData *) fcinfo->context;

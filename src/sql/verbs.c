@@ -526,7 +526,7 @@ lock_owner(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 
 #define VERB(symbol, shape, ...) \
 PG_FUNCTION_INFO_V1(symbol); \
-Datum \
+PGDLLEXPORT Datum \
 symbol(PG_FUNCTION_ARGS) \
 { \
 	static const Verb verb = {__VA_ARGS__}; \
@@ -538,7 +538,7 @@ symbol(PG_FUNCTION_ARGS) \
 
 #define VERB_OF_KEYS(symbol, shape, ...) \
 PG_FUNCTION_INFO_V1(symbol); \
-Datum \
+PGDLLEXPORT Datum \
 symbol(PG_FUNCTION_ARGS) \
 { \
 	static const Verb verb = {__VA_ARGS__}; \

@@ -241,7 +241,7 @@ fill_row(RowValues *v, const LockTableRow *rows, int nrows, int i, int64 now)
 /*
  * lockredis_locks --- the rows of redis_locks
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_locks(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -271,7 +271,7 @@ lockredis_locks(PG_FUNCTION_ARGS)
  * Null also if a session of this server blocks it, or if the caller may not see the
  * key.
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_blocked_by_owner(PG_FUNCTION_ARGS)
 {
 	int			pid = PG_GETARG_INT32(0);
@@ -309,7 +309,7 @@ form_row(FunctionCallInfo fcinfo, Datum *values)
 /* Number of counters that are columns of lockredis_stats(). */
 #define STATS_COLUMNS		(STAT_MOVES + 1)
 
-Datum
+PGDLLEXPORT Datum
 lockredis_stats(PG_FUNCTION_ARGS)
 {
 	int64		sums[STAT_COUNT];
@@ -327,7 +327,7 @@ lockredis_stats(PG_FUNCTION_ARGS)
 /*
  * lockredis_waits --- counters of later versions, and rows at this moment
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_waits(PG_FUNCTION_ARGS)
 {
 	int64		sums[STAT_COUNT];
@@ -347,7 +347,7 @@ lockredis_waits(PG_FUNCTION_ARGS)
 	return form_row(fcinfo, values);
 }
 
-Datum
+PGDLLEXPORT Datum
 lockredis_stats_reset(PG_FUNCTION_ARGS)
 {
 	lr_require_preload();
@@ -508,7 +508,7 @@ put_status(ReturnSetInfo *rsinfo, const NodeStatus *status, NodeId node, int num
 /*
  * lockredis_status --- the rows of redis_lock_status, for lockredis_nodes() as well
  */
-Datum
+PGDLLEXPORT Datum
 lockredis_status(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
