@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include <ctype.h>
 #include <openssl/sha.h>
 
 #include "catalog/namespace.h"
@@ -30,9 +31,6 @@
 
 #include "names.h"
 #include "settings.h"
-
-#define TIMEOUTS_INFIX	":rwlock_timeout:"
-#define PERMITS_SUFFIX	":timeout"
 
 const char *const lr_channels[TOPIC_COUNT] = {
 	[TOPIC_LOCK] = NAME_LOCK_CHANNEL,
@@ -76,27 +74,13 @@ lr_name_hash(const char *name, int len)
  * ----------
  */
 
-static bool
-begins_with(const char *name, int len, const char *prefix)
-{
-	return len >= (int) strlen(prefix) && memcmp(name, prefix, strlen(prefix)) == 0;
-}
-
-static bool
-ends_with(const char *name, int len, const char *suffix)
-{
-	int			n = strlen(suffix);
-
-	return len >= n && memcmp(name + len - n, suffix, n) == 0;
-}
-
 /*
  * is_bookkeeping --- is this a name under which clients keep data about locks?
  */
 static bool
-is_bookkeeping(const char *name, int len)
+is_bookkeeping(const char *name)
 {
-	return begins_with(name, len, "redisson_") || begins_with(name, len, "lockredis_");
+	return strncmp(name, "redisson_", 9) == 0 || strncmp(name, "lockredis_", 10) == 0;
 }
 
 /*
@@ -106,16 +90,17 @@ is_bookkeeping(const char *name, int len)
  * ":rwlock_timeout:" is followed by a number: a reader can hold the lock several times.
  */
 static bool
-is_of_another_key(const char *name, int len)
+is_of_another_key(const char *name)
 {
-	int			end = len;
+	int			end;
 
-	if (memchr(name, '{', len) == NULL)
+	if (strchr(name, '{') == NULL)
 		return false;
-	while (end > 0 && name[end - 1] >= '0' && name[end - 1] <= '9')
+	end = strlen(name);
+	while (end > 0 && isdigit((unsigned char) name[end - 1]))
 		end--;
-	return ends_with(name, len, PERMITS_SUFFIX) ||
-		(end < len && ends_with(name, end, TIMEOUTS_INFIX));
+	return pg_str_endswith(name, ":timeout") ||
+		(name[end] != '\0' && pg_str_endswith(pnstrdup(name, end), ":rwlock_timeout:"));
 }
 
 /*
@@ -126,12 +111,11 @@ is_of_another_key(const char *name, int len)
  * of its keys need not regard them as a prefix.
  */
 static void
-refuse_reserved(const LrName *name, const char *key, int len)
+refuse_reserved(const LrName *name, const char *key)
 {
-	bool		bookkeeping = is_bookkeeping(name->data, name->len) ||
-		is_bookkeeping(key, len);
+	bool		bookkeeping = is_bookkeeping(name->data) || is_bookkeeping(key);
 
-	if (!bookkeeping && !is_of_another_key(name->data, name->len))
+	if (!bookkeeping && !is_of_another_key(name->data))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
@@ -176,7 +160,7 @@ lr_name_from_text(const text *key, LrName *out)
 	end = put(end, part, len);
 	*end = '\0';
 	out->len = end - out->data;
-	refuse_reserved(out, part, len);
+	refuse_reserved(out, end - len);
 	out->hash = lr_name_hash(out->data, out->len);
 }
 
