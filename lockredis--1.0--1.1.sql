@@ -147,7 +147,9 @@ LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION lockredis_blocked_by_owner(integer) IS
 'owner on another server that a waiting session waits for, for the view redis_locks; null: not known';
 
--- New columns of views stand at the end: views of users that use them stay.
+-- New columns of views stand at the end: views of users that use them stay.  The names of
+-- applications are read once for all rows, and a row finds its own by its pid.  (A join might
+-- change the order of the rows, which is that of the queue.)
 CREATE OR REPLACE VIEW redis_locks AS
 SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
     l.hold_count, l.fence, l.lease, l.renewed, l.acquired_at, l.waiting_since,
@@ -157,8 +159,9 @@ SELECT l.pid, l.datid, l.usesysid, l.key, l.kind, l.scope, l.granted,
     (SELECT d.datname FROM pg_catalog.pg_database d
      WHERE d.oid OPERATOR(pg_catalog.=) l.datid) AS datname,
     pg_catalog.pg_get_userbyid(l.usesysid) AS usename,
-    (SELECT a.application_name FROM pg_catalog.pg_stat_get_activity(NULL) a
-     WHERE a.pid OPERATOR(pg_catalog.=) l.pid LIMIT 1) AS application_name,
+    (SELECT pg_catalog.jsonb_object_agg(a.pid, a.application_name)
+     FROM pg_catalog.pg_stat_get_activity(NULL) a)
+        OPERATOR(pg_catalog.->>) l.pid::pg_catalog.text AS application_name,
     CASE WHEN l.waiting_since IS NOT NULL
         THEN lockredis_blocked_by_owner(l.pid) END AS blocked_by_owner
 FROM lockredis_locks() l;
