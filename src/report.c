@@ -139,14 +139,16 @@ report_has_other_kind(const LrName *name, KindId has, KindId wanted)
 }
 
 void
-report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has)
+report_not_held(int elevel, const LrName *name, KindId kind, KindId has)
 {
 	ereport(elevel,
 			(errcode(elevel >= ERROR ?
 					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
+			 has == kind ?
+			 errmsg("you don't own the Redis lock \"%s\"", shown(name)) :
 			 errmsg("you don't own the Redis %s lock \"%s\"", lr_kind(kind)->name,
 					shown(name)),
-			 errhint("You have its %s lock.", lr_kind(has)->name)));
+			 has == kind ? 0 : errhint("You have its %s lock.", lr_kind(has)->name)));
 }
 
 /*
@@ -168,15 +170,6 @@ report_missing(const LrName *name, KindId kind)
 			(errcode(ERRCODE_UNDEFINED_OBJECT),
 			 errmsg("number of permits of \"%s\" is not defined", shown(name)),
 			 errhint("Call %s to define it.", lr_kind(kind)->made_by)));
-}
-
-void
-report_not_held(int elevel, const LrName *name)
-{
-	ereport(elevel,
-			(errcode(elevel >= ERROR ?
-					 ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE : ERRCODE_WARNING),
-			 errmsg("you don't own the Redis lock \"%s\"", shown(name))));
 }
 
 /*

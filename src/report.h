@@ -44,11 +44,11 @@ extern void report_late(void);
 /* The number of permits is not defined. */
 extern void report_missing(const LrName *name, KindId kind);
 
-/* The session does not hold the lock that it wants to use or to release. */
-extern void report_not_held(int elevel, const LrName *name);
-
-/* The session does not hold the lock as that kind, but as the other one. */
-extern void report_not_held_so(int elevel, const LrName *name, KindId kind, KindId has);
+/*
+ * The session does not hold the lock that it wants to use or to release.  "has": the other
+ * kind as which it holds the key; if there is none, or it does not matter, the same kind.
+ */
+extern void report_not_held(int elevel, const LrName *name, KindId kind, KindId has);
 
 /* A hold was lost (see HoldView); with the SQLSTATE of a warning. */
 extern void report_lost(int elevel, const LrName *name, const HoldView *view);

@@ -221,6 +221,15 @@ assign_url(const char *newval, void *extra)
 	lr_place = place_of(urls, n);
 }
 
+static bool
+check_length(const char *value, int most)
+{
+	if (strlen(value) <= most)
+		return true;
+	GUC_check_errdetail("It may have at most %d bytes.", most);
+	return false;
+}
+
 /*
  * check_tls_server_name --- a host name or an address, as in a URL but without brackets
  */
@@ -229,11 +238,9 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 {
 	size_t		good = strspn(*newval, LR_ASCII_ALNUM ".-_:");
 
-	if (strlen(*newval) >= LR_HOST_MAX)
-	{
-		GUC_check_errdetail("It may have at most %d bytes.", LR_HOST_MAX - 1);
+	if (!check_length(*newval, LR_HOST_MAX - 1))
 		return false;
-	}
+
 	/* OpenSSL takes a name with a leading dot as any name below it. */
 	if (**newval == '.')
 		good = 0;
@@ -248,20 +255,14 @@ check_tls_server_name(char **newval, void **extra, GucSource source)
 static bool
 check_sentinel_user(char **newval, void **extra, GucSource source)
 {
-	if (strlen(*newval) < LR_USER_MAX)
-		return true;
-	GUC_check_errdetail("It may have at most %d bytes.", LR_USER_MAX - 1);
-	return false;
+	return check_length(*newval, LR_USER_MAX - 1);
 }
 
 /* lr_name_from_text() checks the length in UTF-8. */
 static bool
 check_key_prefix(char **newval, void **extra, GucSource source)
 {
-	if (strlen(*newval) <= LR_PREFIX_MAX)
-		return true;
-	GUC_check_errdetail("It may have at most %d bytes.", LR_PREFIX_MAX);
-	return false;
+	return check_length(*newval, LR_PREFIX_MAX);
 }
 
 /* A server that started with such settings would refuse every lock. */

@@ -425,7 +425,7 @@ ask_abandon(void)
 }
 
 void
-ask_run_noting(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgress progress)
+ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgress progress)
 {
 	PG_TRY();
 	{
@@ -440,15 +440,9 @@ ask_run_noting(StoreOp *ops, int nops, int64 deadline, StoreStep how, AskProgres
 }
 
 void
-ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how)
-{
-	ask_run_noting(ops, nops, deadline, how, NULL);
-}
-
-void
 ask_run_many(StoreOp *ops, int nops)
 {
-	ask_run_until(ops, nops, lr_now() + lr_call_budget(), STORE_WAIT);
+	ask_run_until(ops, nops, lr_now() + lr_call_budget(), STORE_WAIT, NULL);
 }
 
 void
@@ -585,6 +579,25 @@ ask_lengthen(const HeldEntry *entry, const HoldView *view, int64 lease_ms,
 	op->keep_ms = keep ? lease_ms : 0;
 	lt_note_lease(entry->hold, lease_ms);
 	(void) ask_held(entry->hold, op);
+}
+
+void
+ask_prepare_renewal(StoreOp *op, const HeldEntry *entry, const HoldView *view)
+{
+	ask_prepare_held(op, STORE_RENEW, &entry->key, view);
+	op->hold = entry->hold;
+	op->lease_ms = lr_later(lt_longest_lease_ms(view->scope), view->promised_ms);
+	op->min_replicas = ask_min_replicas(view);
+}
+
+bool
+ask_apply_renewal(StoreOp *op)
+{
+	if (ask_settle(op->hold, op))
+		return true;
+	if (op->outcome == STORE_OK)
+		lt_raise_deadline(op->hold, lr_lease_deadline(op->sent.at, op->lease_ms), op->moves);
+	return op->outcome == STORE_OK;
 }
 
 /* ----------

@@ -47,7 +47,7 @@ condition_require_lock(const LrName *name, KindId lock, HoldView *view)
 	session_enter();
 	entry = held_find(name, lock);
 	if (entry == NULL)
-		session_report_not_held(ERROR, name, lock);
+		report_not_held(ERROR, name, lock, held_kind_of(name, lock));
 	session_look_held(name, entry->hold, view);
 	return entry;
 }
@@ -175,7 +175,7 @@ monitor_end_notification(const LrName *name)
 	}
 	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
 	op.args.acted = true;
-	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL);
+	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL, NULL);
 	monitor.notification = LR_NONE;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
 		lt_end_release(notification, &op);

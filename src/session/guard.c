@@ -107,7 +107,6 @@ guard_look_at(HeldEntry *entry, void *arg)
 {
 	GuardWalk  *walk = arg;
 	HoldView	view;
-	StoreOp    *op;
 
 	lt_look(entry->hold, &view);
 	if (view.state == HOLD_HELD)
@@ -125,12 +124,7 @@ guard_look_at(HeldEntry *entry, void *arg)
 	}
 	if (!guard_must_ask(walk, &view))
 		return;
-
-	op = &walk->ops[walk->n];
-	ask_prepare_held(op, STORE_RENEW, &entry->key, &view);
-	op->hold = entry->hold;
-	op->lease_ms = lr_later(lt_longest_lease_ms(view.scope), view.promised_ms);
-	op->min_replicas = ask_min_replicas(&view);
+	ask_prepare_renewal(&walk->ops[walk->n], entry, &view);
 	walk->entries[walk->n++] = entry;
 }
 
@@ -140,23 +134,16 @@ guard_look_at(HeldEntry *entry, void *arg)
  * A new lease or a loss goes into the lock table, where the next look finds it.
  */
 static void
-guard_apply_reply(GuardWalk *walk, LrIndex hold, StoreOp *op)
+guard_apply_reply(GuardWalk *walk, StoreOp *op)
 {
 	HoldView	view;
 
-	if (ask_settle(hold, op))
+	if (ask_apply_renewal(op))
 		return;
-	if (op->outcome == STORE_OK)
-		lt_raise_deadline(hold, lr_lease_deadline(op->sent.at, op->lease_ms),
-						  op->moves);
-	else
-	{
-		walk->failed = true;
-		lt_look(hold, &view);
-		if (view.state == HOLD_HELD &&
-			(view.guard == GUARD_VERIFY || view.of_old_master))
-			ask_report_failure(ERROR, op->outcome);
-	}
+	walk->failed = true;
+	lt_look(op->hold, &view);
+	if (view.state == HOLD_HELD && (view.guard == GUARD_VERIFY || view.of_old_master))
+		ask_report_failure(ERROR, op->outcome);
 }
 
 /*
@@ -167,7 +154,7 @@ guard_ask_store(GuardWalk *walk)
 {
 	ask_run_many(walk->ops, walk->n);
 	for (int i = 0; i < walk->n; i++)
-		guard_apply_reply(walk, walk->entries[i]->hold, &walk->ops[i]);
+		guard_apply_reply(walk, &walk->ops[i]);
 	walk->verified = true;
 }
 

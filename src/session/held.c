@@ -229,9 +229,8 @@ held_delete(HeldEntry *entry)
 void
 held_tighten_guard(HeldEntry *entry, CommitGuard guard)
 {
-	if (guard <= entry->guard)
-		return;
-	held_set_guard(entry, guard);
+	if (guard > entry->guard)
+		held_set_guard(entry, guard);
 }
 
 void

@@ -309,23 +309,24 @@ typedef struct Multi
  * multi_sort_out --- separate new locks from those that the session holds
  */
 static void
-multi_sort_out(Multi *m, const LrName *const *names, int n)
+multi_sort_out(Multi *m, const LrName *names, int n)
 {
 	m->fresh = palloc(sizeof(LrName *) * n);
 	m->again = palloc0(sizeof(MultiAgain) * n);
 	for (int i = 0; i < n; i++)
 	{
-		HeldEntry  *entry = held_find(names[i], m->request.terms.kind);
+		const LrName *name = &names[i];
+		HeldEntry  *entry = held_find(name, m->request.terms.kind);
 		HoldView	view;
 
 		if (entry == NULL)
 		{
-			session_require_beside(names[i], m->request.terms.kind);
-			m->fresh[m->nfresh++] = names[i];
+			session_require_beside(name, m->request.terms.kind);
+			m->fresh[m->nfresh++] = name;
 			continue;
 		}
-		session_look_held(names[i], entry->hold, &view);
-		m->again[m->nagain].name = names[i];
+		session_look_held(name, entry->hold, &view);
+		m->again[m->nagain].name = name;
 		m->again[m->nagain].before = view.scope[m->request.terms.scope];
 		m->again[m->nagain++].guard = entry->guard;
 	}
@@ -414,10 +415,12 @@ multi_take_in_order(const Multi *m)
 {
 	AcquireRequest request = m->request;
 
-	request.terms.renewed = request.terms.renewed || (m->nfresh > 1 && lr_watchdog_running());
 	for (int i = 0; i < m->nfresh; i++)
+	{
+		request.terms.renewed = m->request.terms.renewed || (m->nfresh > 1 && lr_watchdog_running());
 		if (!session_lock(m->fresh[i], &request, NULL))
 			return false;
+	}
 	return true;
 }
 
@@ -430,7 +433,6 @@ multi_take_in_order(const Multi *m)
 static void
 multi_begin_leases(const Multi *m)
 {
-	int64		lease_ms = m->request.terms.lease_ms;
 	LockScope	scope = m->request.terms.scope;
 	StoreOp    *ops = palloc(sizeof(StoreOp) * m->nfresh);
 
@@ -440,23 +442,17 @@ multi_begin_leases(const Multi *m)
 		HoldView	view;
 
 		lt_look(entry->hold, &view);
-		ask_prepare_held(&ops[i], STORE_RENEW, &entry->key, &view);
-		ops[i].hold = entry->hold;
-		ops[i].lease_ms = lr_later(lease_ms, view.promised_ms);
-		ops[i].min_replicas = ask_min_replicas(&view);
+		ask_prepare_renewal(&ops[i], entry, &view);
 	}
 	ask_run_many(ops, m->nfresh);
 	for (int i = 0; i < m->nfresh; i++)
 	{
-		HeldEntry  *entry = held_find(m->fresh[i], m->request.terms.kind);
 		HoldView	view;
 
-		if (!ask_settle(entry->hold, &ops[i]) && ops[i].outcome == STORE_OK)
-			lt_raise_deadline(entry->hold, lr_lease_deadline(ops[i].sent.at, lease_ms),
-							  ops[i].moves);
-		lt_look(entry->hold, &view);
+		(void) ask_apply_renewal(&ops[i]);
+		lt_look(ops[i].hold, &view);
 		view.scope[scope].renewed = false;
-		(void) lt_set_scope(entry->hold, scope, &view.scope[scope], 0, 0);
+		(void) lt_set_scope(ops[i].hold, scope, &view.scope[scope], 0, 0);
 	}
 	pfree(ops);
 }
@@ -528,7 +524,7 @@ multi_take(Multi *m)
  * After an error, the abort returns the rows that are left (xact_clean_up).
  */
 static bool
-multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+multi_lock(const LrName *names, int n, const AcquireRequest *request)
 {
 	Multi		m = {.request = *request};
 	bool		taken = false;
@@ -555,10 +551,9 @@ multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
 }
 
 bool
-session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+session_multi_lock(const LrName *names, int n, const AcquireRequest *request)
 {
-	const LrName **own;
-	LrName	   *copies;
+	LrName	   *own;
 	MemoryContext old;
 	bool		taken;
 
@@ -568,13 +563,8 @@ session_multi_lock(const LrName *const *names, int n, const AcquireRequest *requ
 											  ALLOCSET_DEFAULT_SIZES);
 	MemoryContextReset(multi_context);
 	old = MemoryContextSwitchTo(multi_context);
-	own = palloc(sizeof(LrName *) * n);
-	copies = palloc(sizeof(LrName) * n);
-	for (int i = 0; i < n; i++)
-	{
-		copies[i] = *names[i];
-		own[i] = &copies[i];
-	}
+	own = palloc(sizeof(LrName) * n);
+	memcpy(own, names, sizeof(LrName) * n);
 	taken = multi_lock(own, n, request);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(multi_context);

@@ -20,6 +20,7 @@
  */
 #include "lockredis.h"
 
+#include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -53,7 +54,7 @@ typedef struct ReleaseBatch
 								 * instead */
 	int			size;
 	StoreOp    *ops;
-	ReleaseItem *items;			/* for each operation */
+	ReleaseItem *items;			/* for each operation: StoreArgs.item */
 	ReleaseTally tally;			/* of what is done */
 } ReleaseBatch;
 
@@ -100,24 +101,15 @@ release_resize(int size)
 /*
  * release_reserve --- see session_int.h
  *
- * A batch that is made smaller keeps room for twice as many, so that a session whose number of
- * locks goes up and down does not reallocate each time.
+ * A session whose number of locks goes up and down does not reallocate each time.
  */
 void
 release_reserve(int n)
 {
-	int			size = BATCH_SIZE_FIRST;
-
-	n += counts_pending;
-	if (n <= batch.size)
-	{
-		if (batch.active || batch.size <= BATCH_SIZE_KEPT || n > batch.size / 4)
-			return;
-		n = Max(n * 2, BATCH_SIZE_KEPT);
-	}
-	while (size < n)
-		size *= 2;
-	release_resize(size);
+	n = Max(n + counts_pending, BATCH_SIZE_FIRST);
+	if (n > batch.size ||
+		(!batch.active && batch.size > BATCH_SIZE_KEPT && n <= batch.size / 4))
+		release_resize(pg_nextpower2_32(n));
 }
 
 /* ----------
@@ -166,8 +158,8 @@ release_add(HeldEntry *entry, bool reported, HoldView *view)
 			batch.nhanded++;
 			break;
 		case RELEASE_IN_STORE:
-			batch.n++;
 			ask_prepare_held(op, STORE_RELEASE, &item->key, &item->view);
+			op->args.item = batch.n++;
 			op->hold = hold;
 			op->outcome = STORE_DOWN;	/* until it is sent */
 			op->keep_ms = release_keep_ms(&item->view);
@@ -206,7 +198,9 @@ release_add_count(const HeldKey *key, LrIndex hold)
 
 	memset(item, 0, sizeof(ReleaseItem));
 	item->view.kind = key->kind;
-	count_prepare(&batch.ops[batch.n++], key, hold);
+	count_prepare(&batch.ops[batch.n], key, hold);
+	batch.ops[batch.n].args.item = batch.n;
+	batch.n++;
 	batch.active = true;
 	counts_pending--;
 }
@@ -256,7 +250,7 @@ release_finish_count(StoreOp *op)
  * Each loss is recorded for the commit; the warning names one of them.
  */
 static void
-release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
+release_note_gone(const StoreOp *op, ReleaseItem *item)
 {
 	HoldView   *view = &item->view;
 
@@ -267,7 +261,7 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 	track_unlocked_loss(&item->key, view, item->taken_in);
 	losses_add(MyProcPid, op->name, op->name_len, view->scope, &view->lost);
 
-	tally->gone++;
+	batch.tally.gone++;
 	if (item->copy != NULL)
 		*item->copy = *view;
 }
@@ -276,8 +270,11 @@ release_note_gone(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
  * release_finish_one --- apply the outcome of a release, unless that is done
  */
 static void
-release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
+release_finish_one(const StoreOp *op)
 {
+	ReleaseTally *tally = &batch.tally;
+	ReleaseItem *item = &batch.items[op->args.item];
+
 	Assert(item->done || op->outcome != STORE_PENDING);
 	if (item->done)
 		return;
@@ -290,7 +287,7 @@ release_finish_one(ReleaseTally *tally, const StoreOp *op, ReleaseItem *item)
 			break;
 		case STORE_GONE:
 		case STORE_WRONG_TYPE:
-			release_note_gone(tally, op, item);
+			release_note_gone(op, item);
 			lt_end_release(op->hold, op);
 			break;
 		default:
@@ -317,7 +314,7 @@ release_take_answers(void)
 		if (op->kind == STORE_RELEASE &&
 			(op->outcome == STORE_OK || op->outcome == STORE_GONE ||
 			 op->outcome == STORE_WRONG_TYPE))
-			release_finish_one(&batch.tally, op, &batch.items[i]);
+			release_finish_one(op);
 	}
 }
 
@@ -336,34 +333,35 @@ release_end_batch(void)
  *
  * Never raises.
  */
-static void
-release_finish(ReleaseTally *tally)
+static ReleaseTally
+release_finish(void)
 {
-	*tally = batch.tally;
-	tally->released += batch.nhanded;
+	ReleaseTally tally;
+
 	for (int i = 0; i < batch.n; i++)
 		if (batch.ops[i].kind == STORE_TALLY)
 			release_finish_count(&batch.ops[i]);
 		else
-			release_finish_one(tally, &batch.ops[i], &batch.items[i]);
-	lr_count_many(STAT_RELEASES, tally->released + tally->unanswered);
-	lr_count_many(STAT_LOSSES, tally->gone);
-	if (tally->gone > 0)
+			release_finish_one(&batch.ops[i]);
+	tally = batch.tally;
+	tally.released += batch.nhanded;
+	lr_count_many(STAT_RELEASES, tally.released + tally.unanswered);
+	lr_count_many(STAT_LOSSES, tally.gone);
+	if (tally.gone > 0)
 		lr_wake_watchdog();
 	release_end_batch();
+	return tally;
 }
 
 void
 release_clean_up(void)
 {
-	ReleaseTally tally;
-
 	if (!batch.active)
 		return;
 	ask_abandon();
 	for (int i = 0; i < batch.n; i++)
 		batch.items[i].copy = NULL; /* its statement has ended */
-	release_finish(&tally);
+	(void) release_finish();
 }
 
 /* ----------
@@ -371,62 +369,45 @@ release_clean_up(void)
  * ----------
  */
 
-static void
-release_swap(int i, int j)
+static int
+release_compare(const void *a, const void *b)
 {
-	StoreOp		op = batch.ops[i];
-	ReleaseItem item = batch.items[i];
+	const StoreOp *one = a;
+	const StoreOp *other = b;
+	int			later = lr_store_can(other->store, STORE_SERVER_ONLY) -
+		lr_store_can(one->store, STORE_SERVER_ONLY);
 
-	batch.ops[i] = batch.ops[j];
-	batch.items[i] = batch.items[j];
-	batch.ops[j] = op;
-	batch.items[j] = item;
+	return later != 0 ? later : (int) one->lock_kind - (int) other->lock_kind;
 }
 
 /*
- * release_goes_first --- does a store on this server release it?  That does not take long.
- */
-static bool
-release_goes_first(const StoreOp *op)
-{
-	return lr_store_can(op->store, STORE_SERVER_ONLY);
-}
-
-/*
- * release_sort --- let those that go first come first, and each kind together, since only
- * adjacent operations can share a command
+ * release_sort --- first come those of a store on this server, which does not take long; and
+ * each kind together, since only adjacent operations can share a command
  */
 static void
 release_sort(void)
 {
-	int			n = 0;
-
-	for (int later = 0; later <= 1; later++)
-		for (KindId kind = 0; n < batch.n && kind < KIND_ROOM; kind++)
-			for (int i = n; i < batch.n; i++)
-				if (release_goes_first(&batch.ops[i]) == !later && batch.ops[i].lock_kind == kind)
-				{
-					if (i != n)
-						release_swap(i, n);
-					n++;
-				}
+	if (batch.n > 1)
+		qsort(batch.ops, batch.n, sizeof(StoreOp), release_compare);
 }
 
 /* If this raises, the batch is empty afterwards. */
-void
-release_run(int64 deadline, StoreStep how, ReleaseTally *tally)
+ReleaseTally
+release_run(int64 deadline, StoreStep how)
 {
-	if (batch.n > 1)
-		release_sort();
+	ReleaseTally tally;
+
+	release_sort();
 	PG_TRY();
 	{
-		ask_run_noting(batch.ops, batch.n, deadline, how, release_take_answers);
+		ask_run_until(batch.ops, batch.n, deadline, how, release_take_answers);
 	}
 	PG_FINALLY();
 	{
-		release_finish(tally);
+		tally = release_finish();
 	}
 	PG_END_TRY();
+	return tally;
 }
 
 /* How long the end of a transaction waits for its releases: this, */
@@ -464,9 +445,7 @@ release_patience(int n)
 void
 release_run_at_end(void)
 {
-	ReleaseTally tally;
-
-	release_run(lr_now() + release_patience(batch.n), STORE_POLL, &tally);
+	(void) release_run(lr_now() + release_patience(batch.n), STORE_POLL);
 }
 
 /*
@@ -491,7 +470,7 @@ release_may_be_sent(void)
 	for (int i = 0; i < batch.n; i++)
 	{
 		const StoreOp *op = &batch.ops[i];
-		const HoldView *view = &batch.items[i].view;
+		const HoldView *view = &batch.items[op->args.item].view;
 		const LockKind *kind = lr_kind(view->kind);
 
 		if (op->store != batch.ops[0].store ||
@@ -519,8 +498,6 @@ release_answered(const StoreOp *op)
 void
 release_end_transaction(void)
 {
-	ReleaseTally tally;
-
 	if (!release_may_be_sent())
 	{
 		release_run_at_end();
@@ -530,7 +507,7 @@ release_end_transaction(void)
 	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),
 				  release_answered, release_take_answers))
 	{
-		release_finish(&tally);
+		(void) release_finish();
 		return;
 	}
 	for (int i = 0; i < batch.n; i++)
@@ -545,9 +522,9 @@ release_held(HeldEntry *entry, void *arg)
 	(void) release_add(entry, true, NULL);
 }
 
-void
-release_everything(ReleaseTally *tally)
+ReleaseTally
+release_everything(void)
 {
 	held_walk(release_held, NULL);
-	release_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL, tally);
+	return release_run(lr_now() + lr_command_timeout * LR_US_PER_MS, STORE_POLL);
 }

@@ -65,7 +65,7 @@ session_discard(void)
 
 	if (held_count() == 0)
 		return;
-	release_everything(&tally);
+	tally = release_everything();
 	track_forget_unlocked_losses();
 	if (tally.unanswered > 0)
 		ask_report_failure(WARNING, tally.failure);
@@ -82,20 +82,6 @@ session_refuse_lost(const LrName *name, const HoldView *view)
 	HeldEntry  *entry = held_find_owner(name, view->kind, view->owner);
 
 	report_lost_used(name, view, held_loss_level(entry, view));
-}
-
-/*
- * session_report_not_held --- say which other kind the session holds, if any
- */
-void
-session_report_not_held(int elevel, const LrName *name, KindId kind)
-{
-	KindId		has = held_kind_of(name, kind);
-
-	if (has != kind)
-		report_not_held_so(elevel, name, kind, has);
-	else
-		report_not_held(elevel, name);
 }
 
 /*
@@ -398,13 +384,12 @@ session_extend(const LrName *name, KindId kind, int64 lease_ms, bool renewed)
 {
 	HeldEntry  *entry;
 	HoldView	view;
-	bool		had;
+	bool		had = true;
 
 	entry = session_find(name, kind, &view);
 	if (entry == NULL)
-		report_not_held(ERROR, name);
-	had = session_extend_one(entry, &view, lease_ms, renewed);
-	while ((entry = held_older(entry)) != NULL)
+		report_not_held(ERROR, name, kind, kind);
+	for (; entry != NULL; entry = held_older(entry))
 	{
 		lt_look(entry->hold, &view);
 		had &= session_extend_one(entry, &view, lease_ms, renewed);

@@ -386,7 +386,7 @@ extern bool session_unlock(const LrName *name, KindId kind);
  * The same for each of these keys.  False if one was not held, or was lost, with a
  * WARNING for each.
  */
-extern bool session_multi_unlock(const LrName *const *names, int n, KindId kind);
+extern bool session_multi_unlock(const LrName *names, int n, KindId kind);
 
 /* Release a hold of the job runner, which session_unlock does not touch.  False: it was lost. */
 extern bool session_unlock_job(const LrName *name, HeldEntry *entry);
@@ -407,8 +407,7 @@ extern int64 session_unlock_all(void);
  * False: one of them was busy all the time.  In that case, and when this raises,
  * everything is as it was before.
  */
-extern bool session_multi_lock(const LrName *const *names, int n,
-							   const AcquireRequest *request);
+extern bool session_multi_lock(const LrName *names, int n, const AcquireRequest *request);
 
 /* ----------
  * unowned.c: The numbers of semaphores and latches, and permits that belong to no

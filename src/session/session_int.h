@@ -87,7 +87,7 @@ extern void count_wake(const StoreOp *op);
  * Run the batch.  With STORE_WAIT an interrupt can end this early; the session does not
  * have the holds any more even then.  With STORE_POLL it never raises.
  */
-extern void release_run(int64 deadline, StoreStep how, ReleaseTally *tally);
+extern ReleaseTally release_run(int64 deadline, StoreStep how);
 
 /*
  * Run the batch at the end of a (sub)transaction.  Never raises, and does not wait for
@@ -107,7 +107,7 @@ extern int64 release_patience(int n);
  * Release everything that the session holds, at its end and for DISCARD ALL.  Never
  * raises, and takes at most command_timeout.
  */
-extern void release_everything(ReleaseTally *tally);
+extern ReleaseTally release_everything(void);
 
 /* Finish a batch that an error has interrupted.  Never raises. */
 extern void release_clean_up(void);
@@ -153,14 +153,6 @@ extern void guard_refuse_unlocked_loss(void);
  * transaction has written something, so that session-level locks count, too.
  */
 extern void guard_check_holds(bool has_xid);
-
-/* ----------
- * session.c: For unlock.c and condition.c.
- * ----------
- */
-
-/* The session does not hold the key as that kind. */
-extern void session_report_not_held(int elevel, const LrName *name, KindId kind);
 
 /* ----------
  * deadlock.c: What happens when a wait for a key lasts longer than deadlock_timeout.
@@ -223,17 +215,13 @@ extern void ask_prepare_held(StoreOp *op, StoreOpKind kind, const HeldKey *key,
 /*
  * Run operations, each in its store, until each has an outcome or the time is over.
  * Raises only what CHECK_FOR_INTERRUPTS does, and only with STORE_WAIT; even then each
- * operation has an outcome.
- */
-extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how);
-
-/*
- * The same.  "progress", which must not raise, is called when some operations may have their
- * outcome while others, at another node or in another store, have none yet.
+ * operation has an outcome.  "progress", unless it is NULL, must not raise, and is called
+ * when some operations may have their outcome while others, at another node or in another
+ * store, have none yet.
  */
 typedef void (*AskProgress) (void);
-extern void ask_run_noting(StoreOp *ops, int nops, int64 deadline, StoreStep how,
-						   AskProgress progress);
+extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how,
+						  AskProgress progress);
 
 /* The same, interruptible, for as long as a call may take; and for one operation. */
 extern void ask_run_many(StoreOp *ops, int nops);
@@ -289,6 +277,13 @@ extern void ask_lengthen(const HeldEntry *entry, const HoldView *view,
  * lost.  If the lock is moved each time, nothing is known (STORE_UNKNOWN).
  */
 extern bool ask_settle(LrIndex hold, StoreOp *op);
+
+/*
+ * Prepare the renewal of a hold; and enter its answer, a new lease or a loss, into the lock
+ * table.  False: the store has not answered.
+ */
+extern void ask_prepare_renewal(StoreOp *op, const HeldEntry *entry, const HoldView *view);
+extern bool ask_apply_renewal(StoreOp *op);
 
 /* Does the answer say that our owner is not there? */
 extern bool ask_says_lost(const StoreOp *op);

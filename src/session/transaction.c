@@ -335,10 +335,8 @@ xact_callback(XactEvent event, void *arg)
 static void
 xact_end_session(int code, Datum arg)
 {
-	ReleaseTally tally;
-
 	xact_clean_up();
-	release_everything(&tally);
+	(void) release_everything();
 	ask_close();
 	lt_session_leave();
 }

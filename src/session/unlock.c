@@ -36,7 +36,7 @@ unlock_ask_who_took(const LrName *name, HoldView *view)
 	StoreOp		seen;
 
 	ask_prepare(&seen, STORE_INSPECT, &key, view->store);
-	ask_run_until(&seen, 1, lr_now() + release_patience(1), STORE_POLL);
+	ask_run_until(&seen, 1, lr_now() + release_patience(1), STORE_POLL, NULL);
 	if (seen.outcome != STORE_OK || seen.answer.value == STORE_VALUE_NONE)
 		return;
 	view->lost.reason = LOST_TAKEN;
@@ -252,7 +252,7 @@ unlock_run_batch(const UnlockList *list, ReleaseTally *tally)
 {
 	PG_TRY();
 	{
-		release_run(lr_now() + lr_call_budget(), STORE_WAIT, tally);
+		*tally = release_run(lr_now() + lr_call_budget(), STORE_WAIT);
 	}
 	PG_CATCH();
 	{
@@ -327,7 +327,8 @@ unlock_run(UnlockList *list)
 		UnlockItem *item = &list->items[i];
 
 		if (item->fate == UNLOCK_NOT_HELD)
-			session_report_not_held(WARNING, &item->name, item->kind);
+			report_not_held(WARNING, &item->name, item->kind,
+							held_kind_of(&item->name, item->kind));
 		else if (item->fate == UNLOCK_LATER)
 			item->fate = unlock_rest(item, list->most, &warned) ? UNLOCK_DONE : UNLOCK_NOT_HELD;
 		else if (!unlock_is_lost(item))
@@ -397,7 +398,7 @@ session_unlock_job(const LrName *name, HeldEntry *entry)
  * session_multi_unlock --- see session.h
  */
 bool
-session_multi_unlock(const LrName *const *names, int n, KindId kind)
+session_multi_unlock(const LrName *names, int n, KindId kind)
 {
 	UnlockList	list;
 	bool		all;
@@ -407,9 +408,9 @@ session_multi_unlock(const LrName *const *names, int n, KindId kind)
 	for (int i = 0; i < n; i++)
 	{
 		HoldView	view;
-		HeldEntry  *entry = unlock_find(names[i], kind, &view);
+		HeldEntry  *entry = unlock_find(&names[i], kind, &view);
 
-		unlock_add(&list, names[i], kind, entry, &view);
+		unlock_add(&list, &names[i], kind, entry, &view);
 	}
 	all = unlock_run(&list);
 	pfree(list.items);

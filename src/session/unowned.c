@@ -644,7 +644,7 @@ unowned_repeat(StoreOp *op)
 
 	for (;;)
 	{
-		ask_run_until(op, 1, until, STORE_WAIT);
+		ask_run_until(op, 1, until, STORE_WAIT, NULL);
 		ask_distrust(op);
 		if (op->outcome == STORE_GONE && op->kind == STORE_RELEASE && unknown)
 			op->outcome = STORE_UNKNOWN;

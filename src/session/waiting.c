@@ -315,7 +315,7 @@ wait_send_create(StoreId store)
 	if (lr_kind(acq.key.kind)->passing)
 		wait_begin_giving_back(op);
 	acq.asking = true;
-	ask_run_until(op, 1, until, STORE_WAIT);
+	ask_run_until(op, 1, until, STORE_WAIT, NULL);
 	acq.asking = false;
 	if (op->outcome != STORE_LATE)
 		wait_end_giving_back();

@@ -19,11 +19,14 @@
 #include "catalog/pg_type.h"
 #include "common/int.h"
 #include "datatype/timestamp.h"
+#include "lib/qunique.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "names.h"
 #include "session/session.h"
@@ -40,6 +43,7 @@
 /* The longest name of a condition, in bytes of UTF-8. */
 #define CONDITION_MAX		255
 
+StaticAssertDecl(UUID_LEN == LR_SECRET_ID_LEN, "a token that we make has the bits of a UUID");
 StaticAssertDecl(SHA_DIGEST_LENGTH == STORE_ID_LEN, "the id of a condition is a SHA-1 digest");
 
 #define LEASE_MIN_MS		10
@@ -201,14 +205,10 @@ arg_wait_us(FunctionCallInfo fcinfo, WaitRule rule, int argno)
 	return us >= LR_NEVER / 2 ? WAIT_FOREVER : us;
 }
 
-int32
+Datum
 int_result(int64 number)
 {
-	if (number < PG_INT32_MIN || number > PG_INT32_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("integer out of range")));
-	return (int32) number;
+	return DirectFunctionCall1(int84, Int64GetDatum(number));
 }
 
 Datum
@@ -354,32 +354,26 @@ require_session_locks(void)
 static int
 compare_names(const void *a, const void *b)
 {
-	const LrName *one = *(const LrName *const *) a;
-	const LrName *other = *(const LrName *const *) b;
+	const LrName *one = a;
+	const LrName *other = b;
 	int			order = memcmp(one->data, other->data, Min(one->len, other->len));
 
 	return order != 0 ? order : one->len - other->len;
 }
 
 /*
- * distinct_names --- sort names, free those that are there twice, and return how many are left
+ * distinct_names --- sort names, drop those that are there twice, and return how many are left
  */
 static int
-distinct_names(LrName **names, int n)
+distinct_names(LrName *names, int n)
 {
-	int			left = 0;
-
-	qsort(names, n, sizeof(LrName *), compare_names);
-	for (int i = 0; i < n; i++)
-		if (left > 0 && compare_names(&names[left - 1], &names[i]) == 0)
-			pfree(names[i]);
-		else
-			names[left++] = names[i];
-	if (left > MULTI_MAX)
+	qsort(names, n, sizeof(LrName), compare_names);
+	n = qunique(names, n, sizeof(LrName), compare_names);
+	if (n > MULTI_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("there must not be more than %d different lock keys", MULTI_MAX)));
-	return left;
+	return n;
 }
 
 /*
@@ -388,10 +382,10 @@ distinct_names(LrName **names, int n)
  * The order of the bytes is the same in all databases, since names are in UTF-8.  An array
  * may have millions of elements, so no more than twice the most keys are kept at a time.
  */
-const LrName *const *
+const LrName *
 arg_keys(FunctionCallInfo fcinfo, int *n)
 {
-	LrName	  **names = palloc(sizeof(LrName *) * 2 * MULTI_MAX);
+	LrName	   *names;
 	Datum	   *elements;
 	bool	   *nulls;
 	int			nelements;
@@ -400,6 +394,7 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
 	arg_require(fcinfo, 0, "lock keys");
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
 					  &elements, &nulls, &nelements);
+	names = palloc(sizeof(LrName) * Min(nelements, 2 * MULTI_MAX));
 	*n = 0;
 	for (int i = 0; i < nelements; i++)
 	{
@@ -409,15 +404,14 @@ arg_keys(FunctionCallInfo fcinfo, int *n)
 					 errmsg("lock key must not be null")));
 		if (*n == 2 * MULTI_MAX)
 			*n = distinct_names(names, *n);
-		names[*n] = palloc(sizeof(LrName));
-		lr_name_from_text(DatumGetTextPP(elements[i]), names[(*n)++]);
+		lr_name_from_text(DatumGetTextPP(elements[i]), &names[(*n)++]);
 	}
 	*n = distinct_names(names, *n);
 	if (*n == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("there must be at least one lock key")));
-	return (const LrName *const *) names;
+	return names;
 }
 
 /* ----------
@@ -440,13 +434,7 @@ id_to_text(const uint8 *id)
 static text *
 new_token(void)
 {
-	uint8		bytes[LR_SECRET_ID_LEN];
-
-	if (!pg_strong_random(bytes, sizeof(bytes)))
-		ereport(ERROR,
-				(errcode(ERRCODE_INTERNAL_ERROR),
-				 errmsg("could not generate random values")));
-	return id_to_text(bytes);
+	return id_to_text(DatumGetUUIDP(DirectFunctionCall1(gen_random_uuid, (Datum) 0))->data);
 }
 
 static void

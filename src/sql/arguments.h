@@ -100,7 +100,7 @@ extern int64 arg_keep_us(FunctionCallInfo fcinfo, int argno);
  * The names of the keys in the array that is the first argument: each once, in the
  * order of their bytes.
  */
-extern const LrName *const *arg_keys(FunctionCallInfo fcinfo, int *n);
+extern const LrName *arg_keys(FunctionCallInfo fcinfo, int *n);
 
 /* A token, which is returned; a new one if the argument is null. */
 extern text *arg_new_token(FunctionCallInfo fcinfo, int argno, LockToken *token);
@@ -125,7 +125,7 @@ extern void require_session_locks(void);
  * A result of type integer; raises an error if the number is too large, since other
  * programs may have set it.
  */
-extern int32 int_result(int64 number);
+extern Datum int_result(int64 number);
 
 /* A result of type interval */
 extern Datum interval_from_us(int64 us);

@@ -64,7 +64,7 @@ take_keys(FunctionCallInfo fcinfo, const Verb *verb)
 {
 	AcquireRequest request;
 	int			n;
-	const LrName *const *names = arg_keys(fcinfo, &n);
+	const LrName *names = arg_keys(fcinfo, &n);
 
 	arg_take(fcinfo, verb, &request);
 	return taken_or_not(verb, session_multi_lock(names, n, &request));
@@ -150,7 +150,7 @@ static Datum
 release_keys(FunctionCallInfo fcinfo, const Verb *verb)
 {
 	int			n;
-	const LrName *const *names = arg_keys(fcinfo, &n);
+	const LrName *names = arg_keys(fcinfo, &n);
 
 	require_unrestricted();
 	PG_RETURN_BOOL(session_multi_unlock(names, n, verb->kind));
@@ -267,7 +267,7 @@ delete_latch(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 static Datum
 drain(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 {
-	PG_RETURN_INT32(int_result(session_drain(name, verb->kind)));
+	PG_RETURN_DATUM(int_result(session_drain(name, verb->kind)));
 }
 
 /*
@@ -280,7 +280,7 @@ number(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 
 	if (!session_number(name, verb->kind, &op))
 		PG_RETURN_NULL();
-	PG_RETURN_INT32(int_result(verb->total ? op.answer.total : op.answer.available));
+	PG_RETURN_DATUM(int_result(verb->total ? op.answer.total : op.answer.available));
 }
 
 /*
@@ -428,7 +428,7 @@ assert_held(FunctionCallInfo fcinfo, const Verb *verb, const LrName *name)
 	HoldView	view;
 
 	if (!look_at_hold(fcinfo, verb, name, &view))
-		report_not_held(ERROR, name);
+		report_not_held(ERROR, name, verb->kind, verb->kind);
 	if (view.state != HOLD_HELD)
 		session_refuse_lost(name, &view);
 	PG_RETURN_VOID();

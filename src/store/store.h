@@ -67,6 +67,7 @@ typedef struct StoreArgs
 	bool		acted;			/* release of a notification: its session acted on it, so
 								 * it is not passed on */
 	bool		quiet;			/* release of what was not held: notifies nobody */
+	int			item;			/* release: which of the batch, for the caller */
 	uint32		wanted;			/* release by several nodes: bits of those whose replies
 								 * are worth a short wait; it counts all the same when
 								 * most have done it */

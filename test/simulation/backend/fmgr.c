@@ -210,6 +210,25 @@ uuid_in(PG_FUNCTION_ARGS)
 	return UUIDPGetDatum(uuid);
 }
 
+Datum
+gen_random_uuid(PG_FUNCTION_ARGS)
+{
+	pg_uuid_t  *uuid = palloc(sizeof(pg_uuid_t));
+
+	(void) pg_strong_random(uuid, sizeof(pg_uuid_t));
+	return UUIDPGetDatum(uuid);
+}
+
+Datum
+int84(PG_FUNCTION_ARGS)
+{
+	if (PG_GETARG_INT64(0) != (int32) PG_GETARG_INT64(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("integer out of range")));
+	return Int32GetDatum((int32) PG_GETARG_INT64(0));
+}
+
 /* Any that differ when what was digested does; see backend/misc.c. */
 Datum
 sha256_bytea(PG_FUNCTION_ARGS)

@@ -182,7 +182,6 @@ force(void)
  */
 
 static LrName several[SIM_MAX_KEYS];
-static const LrName *names[SIM_MAX_KEYS];
 
 /* Different ones, in the order of their names; how many. */
 static int
@@ -205,10 +204,7 @@ draw_several(void)
 		n++;
 	}
 	for (int i = 0; i < n; i++)
-	{
-		names[i] = &several[i];
 		sim_trace("  %s", several[i].data);
-	}
 	return n;
 }
 
@@ -226,7 +222,7 @@ take_several(LockScope scope)
 	make_request(&request, KIND_REENTRANT, scope,
 				 SIM_PICK(WAIT_FOREVER, 0, 100 * SIM_MS, 2 * SIM_S, 30 * SIM_S));
 	sim_trace("  wait %lld us", (long long) request.wait_us);
-	taken = session_multi_lock(names, n, &request);
+	taken = session_multi_lock(several, n, &request);
 	sim_trace("-> %s", taken ? "taken" : "busy");
 	sim_reached(taken ? "several taken" : "several busy");
 }
@@ -250,7 +246,7 @@ multi_unlock(void)
 
 	if (sim_config.read_write || sim_config.shared)
 		return;
-	sim_trace("-> %s", session_multi_unlock(names, n, KIND_REENTRANT) ? "true" : "false");
+	sim_trace("-> %s", session_multi_unlock(several, n, KIND_REENTRANT) ? "true" : "false");
 }
 
 /* Code of a table's owner in a session of somebody else must not touch its locks. */

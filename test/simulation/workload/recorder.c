@@ -147,17 +147,15 @@ __wrap_session_lock(const LrName *name, const AcquireRequest *request, HeldEntry
 	return taken;
 }
 
-extern bool __real_session_multi_lock(const LrName *const *names, int n,
-									  const AcquireRequest *request);
-extern bool __wrap_session_multi_lock(const LrName *const *names, int n,
-									  const AcquireRequest *request);
+extern bool __real_session_multi_lock(const LrName *names, int n, const AcquireRequest *request);
+extern bool __wrap_session_multi_lock(const LrName *names, int n, const AcquireRequest *request);
 
 /*
  * Each of the keys is taken at a moment of its own.  One that is held for a while and
  * given back when the call fails is a lock that had no effect.
  */
 bool
-__wrap_session_multi_lock(const LrName *const *names, int n, const AcquireRequest *request)
+__wrap_session_multi_lock(const LrName *names, int n, const AcquireRequest *request)
 {
 	int			record[SIM_MAX_KEYS];
 	int			losses_seen = ledger_losses_seen();
@@ -168,7 +166,7 @@ __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireReques
 	{
 		HistoryRecord *r;
 
-		record[i] = begin(HISTORY_LOCK, names[i]->data, request->terms.kind,
+		record[i] = begin(HISTORY_LOCK, names[i].data, request->terms.kind,
 						  request->terms.scope);
 		r = history_at(record[i]);
 		r->several = true;
@@ -193,12 +191,12 @@ __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireReques
 	PG_END_TRY();
 	for (int i = 0; taken && i < n; i++)
 	{
-		HeldEntry  *entry = held_find(names[i], request->terms.kind);
+		HeldEntry  *entry = held_find(&names[i], request->terms.kind);
 
 		if (entry == NULL)
-			WRONG("redis_multi_lock says that it has %s, and it has not", names[i]->data);
+			WRONG("redis_multi_lock says that it has %s, and it has not", names[i].data);
 		ledger_taken(entry, request->terms.scope, request->terms.guard);
-		book_taken(names[i], request->terms.kind, request->terms.scope, false);
+		book_taken(&names[i], request->terms.kind, request->terms.scope, false);
 	}
 	if (!taken)
 		ledger_gave_up(losses_seen);
@@ -207,12 +205,12 @@ __wrap_session_multi_lock(const LrName *const *names, int n, const AcquireReques
 	return taken;
 }
 
-extern bool __real_session_multi_unlock(const LrName *const *names, int n, KindId kind);
-extern bool __wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind);
+extern bool __real_session_multi_unlock(const LrName *names, int n, KindId kind);
+extern bool __wrap_session_multi_unlock(const LrName *names, int n, KindId kind);
 
 /* As with unlock_all one answer is for all: it says nothing of one. */
 bool
-__wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind)
+__wrap_session_multi_unlock(const LrName *names, int n, KindId kind)
 {
 	int			record[SIM_MAX_KEYS];
 	volatile bool all = true;
@@ -221,13 +219,13 @@ __wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind)
 
 	for (int i = 0; i < n; i++)
 	{
-		BookItem   *item = book_find(names[i]->data, KIND_REENTRANT);
+		BookItem   *item = book_find(names[i].data, KIND_REENTRANT);
 
 		record[i] = -1;
 		all = all && item->session > item->job;
 		if (item->session <= item->job)
 			continue;
-		record[i] = begin(HISTORY_UNLOCK, names[i]->data, KIND_REENTRANT, SCOPE_SESSION);
+		record[i] = begin(HISTORY_UNLOCK, names[i].data, KIND_REENTRANT, SCOPE_SESSION);
 		history_at(record[i])->count = 1;
 		history_at(record[i])->together = true;
 	}
@@ -240,7 +238,7 @@ __wrap_session_multi_unlock(const LrName *const *names, int n, KindId kind)
 	{
 		for (int i = 0; i < n; i++)
 		{
-			BookItem   *item = book_find(names[i]->data, KIND_REENTRANT);
+			BookItem   *item = book_find(names[i].data, KIND_REENTRANT);
 			int			before = item->session;
 
 			/* Of what was lost all goes. */
