@@ -28,7 +28,7 @@ typedef struct LrName
 {
 	int			len;
 	uint32		hash;
-	char		data[LR_NAME_MAX + 1];	/* NUL-terminated for debuggers only */
+	char		data[LR_NAME_MAX + 1];	/* NUL-terminated if made from a text */
 } LrName;
 
 /* Hash a full name; LrName.hash is such a hash. */

@@ -32,18 +32,6 @@ guard_refuse(const HeldEntry *entry, const HoldView *view)
 	report_commit_refused(&name, view, held_loss_level(entry, view));
 }
 
-void
-guard_refuse_unlocked_loss(void)
-{
-	const HoldView *view;
-	const LrName *name = track_get_unlocked_loss(&view);
-
-	if (name == NULL)
-		return;
-	lr_count(STAT_COMMITS_REFUSED);
-	report_commit_refused(name, view, LOSS_UNLOCKED);
-}
-
 /* topology_epoch() at the last walk after which no hold depended on a former master. */
 static uint32 guard_topology = 0;
 

@@ -36,6 +36,24 @@
 #include "stats.h"
 #include "store/stores.h"
 
+/* A lock that the session held before. */
+typedef struct MultiAgain
+{
+	const LrName *name;
+	bool		taken;			/* acquired again */
+	ScopeHold	before;			/* its part in the wanted scope before */
+	CommitGuard guard;
+} MultiAgain;
+
+typedef struct Multi
+{
+	AcquireRequest request;
+	const LrName **fresh;		/* keys that the session did not hold */
+	int			nfresh;
+	MultiAgain *again;
+	int			nagain;
+} Multi;
+
 /* ----------
  * By one request
  *
@@ -58,16 +76,12 @@ typedef enum AtOnceResult
 	AT_ONCE_NOT					/* all or some failed for another reason: ask one by one */
 } AtOnceResult;
 
-typedef struct AtOnce
+/* The request that is under way, or not dealt with yet */
+static struct
 {
-	bool		active;
-	int			n;
-	const LrName *const *names;
-	const AcquireRequest *request;
-	StoreOp    *ops;			/* one for each name; STORE_PENDING: done with */
-} AtOnce;
-
-static AtOnce once;
+	const Multi *m;				/* the call; NULL: there is none */
+	StoreOp    *ops;			/* one for each fresh key; STORE_PENDING: done with */
+}			once;
 
 /* Memory of the last call */
 static MemoryContext multi_context = NULL;
@@ -79,18 +93,19 @@ static MemoryContext multi_context = NULL;
  * release.
  */
 static bool
-once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)
+once_is_free(const Multi *m, bool *sent)
 {
+	KindId		kind = m->request.terms.kind;
 	KindId		other;
 
 	*sent = false;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < m->nfresh; i++)
 	{
 		bool		its_sent;
-		EnqueueResult result = lt_may_take(names[i], kind, &other, &its_sent);
+		EnqueueResult result = lt_may_take(m->fresh[i], kind, &other, &its_sent);
 
 		if (result == ENQUEUE_OTHER)
-			report_held_otherwise(names[i], kind, other);
+			report_held_otherwise(m->fresh[i], kind, other);
 		if (result != ENQUEUED)
 			return false;
 		*sent = *sent || its_sent;
@@ -102,26 +117,24 @@ once_is_free(const LrName *const *names, int n, KindId kind, bool *sent)
  * once_prepare --- prepare one create for each key, with an owner number of its own
  */
 static void
-once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
-			 StoreId store)
+once_prepare(const Multi *m, StoreId store)
 {
-	once.ops = palloc(sizeof(StoreOp) * n);
-	for (int i = 0; i < n; i++)
+	const LockTerms *terms = &m->request.terms;
+
+	once.ops = palloc(sizeof(StoreOp) * m->nfresh);
+	for (int i = 0; i < m->nfresh; i++)
 	{
-		HeldKey		key = held_key(names[i], request->terms.kind);
+		HeldKey		key = held_key(m->fresh[i], terms->kind);
 		StoreOp    *op = &once.ops[i];
 
 		ask_prepare(op, STORE_CREATE, &key, store);
 		op->owner = lr_new_owner();
-		op->lease_ms = request->terms.lease_ms;
-		op->min_replicas = request->terms.min_replicas;
-		op->args.together = n;
+		op->lease_ms = terms->lease_ms;
+		op->min_replicas = terms->min_replicas;
+		op->args.together = m->nfresh;
 	}
-	held_reserve(n);
-	once.n = n;
-	once.names = names;
-	once.request = request;
-	once.active = true;
+	held_reserve(m->nfresh);
+	once.m = m;
 }
 
 /*
@@ -131,17 +144,19 @@ once_prepare(const LrName *const *names, int n, const AcquireRequest *request,
 void
 at_once_abandon(void)
 {
-	if (!once.active)
+	const Multi *m = once.m;
+
+	if (m == NULL)
 		return;
-	once.active = false;
+	once.m = NULL;
 	ask_abandon();
-	for (int i = 0; i < once.n; i++)
+	for (int i = 0; i < m->nfresh; i++)
 	{
 		StoreOp    *op = &once.ops[i];
 
 		if (op->outcome == STORE_OK || op->outcome == STORE_UNKNOWN ||
 			op->outcome == STORE_UNCONFIRMED)
-			lt_orphan_unqueued(once.names[i], &once.request->terms, op);
+			lt_orphan_unqueued(m->fresh[i], &m->request.terms, op);
 	}
 }
 
@@ -149,9 +164,9 @@ at_once_abandon(void)
  * once_find_obstacle --- index of the lock that is not free
  */
 static int
-once_find_obstacle(void)
+once_find_obstacle(const Multi *m)
 {
-	for (int i = 0; i < once.n; i++)
+	for (int i = 0; i < m->nfresh; i++)
 		if (once.ops[i].answer.value != STORE_VALUE_NONE)
 			return i;
 	return 0;
@@ -166,21 +181,21 @@ once_find_obstacle(void)
  * wait raises for it, rather than return that the lock is busy.
  */
 static bool
-once_keep_granted(void)
+once_keep_granted(const Multi *m)
 {
-	const LockTerms *terms = &once.request->terms;
+	const LockTerms *terms = &m->request.terms;
 	int			had = 0;
 	bool		too_late = false;
 	bool		stale = false;
 
-	for (int i = 0; i < once.n; i++)
+	for (int i = 0; i < m->nfresh; i++)
 	{
 		StoreOp    *op = &once.ops[i];
 		LrIndex		hold;
 		GrantResult result;
 		HeldEntry  *entry;
 
-		result = lt_grant_unqueued(once.names[i], op, terms, &hold);
+		result = lt_grant_unqueued(m->fresh[i], op, terms, &hold);
 		if (result == GRANT_STALE)
 		{
 			ask_distrust(op);	/* for the error, if the master has changed */
@@ -191,18 +206,18 @@ once_keep_granted(void)
 		if (result != GRANTED)
 			continue;
 		had++;
-		entry = held_add(once.names[i], terms->kind, hold, terms->guard);
+		entry = held_add(m->fresh[i], terms->kind, hold, terms->guard);
 		track_acquired(entry, terms->scope);
 	}
 	lr_count_many(STAT_ACQUIRES, had);
-	once.active = false;
+	once.m = NULL;
 
 	if (too_late)
 		wait_report_too_late(terms);
-	if (stale && once.request->wait_us == 0)
+	if (stale && m->request.wait_us == 0)
 		ask_report_failure(ERROR, STORE_UNKNOWN);
 	wait_require_place();
-	return had == once.n;
+	return had == m->nfresh;
 }
 
 /*
@@ -211,9 +226,9 @@ once_keep_granted(void)
  * Only calls that wait do.  waiting.c decides for how long.
  */
 static bool
-once_may_go_on(StoreOutcome outcome)
+once_may_go_on(const Multi *m, StoreOutcome outcome)
 {
-	return once.request->wait_us != 0 && outcome != STORE_UNCONFIRMED &&
+	return m->request.wait_us != 0 && outcome != STORE_UNCONFIRMED &&
 		(lr_has_fallback() || (lr_follows_master() && outcome != STORE_DENIED));
 }
 
@@ -221,13 +236,13 @@ once_may_go_on(StoreOutcome outcome)
  * once_is_one_group --- can one request take all of them?
  */
 static bool
-once_is_one_group(const LrName *const *names, int n, StoreId store)
+once_is_one_group(const Multi *m, StoreId store)
 {
 	const StoreRoutine *routine = lr_store(store);
 
-	for (int i = 1; i < n && routine->group_of != NULL; i++)
-		if (routine->group_of(names[i]->data, names[i]->len) !=
-			routine->group_of(names[0]->data, names[0]->len))
+	for (int i = 1; i < m->nfresh && routine->group_of != NULL; i++)
+		if (routine->group_of(m->fresh[i]->data, m->fresh[i]->len) !=
+			routine->group_of(m->fresh[0]->data, m->fresh[0]->len))
 			return false;
 	return true;
 }
@@ -244,61 +259,43 @@ once_is_one_group(const LrName *const *names, int n, StoreId store)
  * late.
  */
 static AtOnceResult
-at_once_take(const LrName *const *names, int n, const AcquireRequest *request)
+at_once_take(const Multi *m)
 {
 	StoreId		store;
 	StoreOp    *op;
 	int			which;
 	bool		sent;
 
-	wait_require_watchdog(&request->terms);
+	wait_require_watchdog(&m->request.terms);
 	wait_require_place();
 	store = current_store();
-	for (int i = 0; i < n; i++)
-		request_require_name(names[i], store);
-	if (!lr_store_can(store, STORE_HAS_TOGETHER) || !once_is_one_group(names, n, store))
+	for (int i = 0; i < m->nfresh; i++)
+		request_require_name(m->fresh[i], store);
+	if (!lr_store_can(store, STORE_HAS_TOGETHER) || !once_is_one_group(m, store))
 		return AT_ONCE_NOT;
-	if (!once_is_free(names, n, request->terms.kind, &sent))
+	if (!once_is_free(m, &sent))
 		return AT_ONCE_BUSY;
 	if (sent)
 		return AT_ONCE_NOT;
-	once_prepare(names, n, request, store);
-	ask_run_many(once.ops, once.n);
+	once_prepare(m, store);
+	ask_run_many(once.ops, m->nfresh);
 
-	which = once_find_obstacle();
+	which = once_find_obstacle(m);
 	op = &once.ops[which];
 	if (op->outcome == STORE_OK)
-		return once_keep_granted() ? AT_ONCE_HAD : AT_ONCE_NOT;
+		return once_keep_granted(m) ? AT_ONCE_HAD : AT_ONCE_NOT;
 	at_once_abandon();
 	if (op->outcome == STORE_BUSY)
 		return AT_ONCE_BUSY;
 	if (op->outcome == STORE_WRONG_TYPE)
-		report_wrong_type(names[which], op);
+		report_wrong_type(m->fresh[which], op);
 	if (op->outcome == STORE_LATE)
 		return AT_ONCE_NOT;
-	if (!once_may_go_on(op->outcome))
+	if (!once_may_go_on(m, op->outcome))
 		ask_report_failure(ERROR, op->outcome);
 	lr_count(STAT_ERRORS);
 	return AT_ONCE_NOT;
 }
-
-/* A lock that the session held before. */
-typedef struct MultiAgain
-{
-	const LrName *name;
-	bool		taken;			/* acquired again */
-	ScopeHold	before;			/* its part in the wanted scope before */
-	CommitGuard guard;
-} MultiAgain;
-
-typedef struct Multi
-{
-	AcquireRequest request;
-	const LrName **fresh;		/* keys that the session did not hold */
-	int			nfresh;
-	MultiAgain *again;
-	int			nagain;
-} Multi;
 
 /* ----------
  * Before
@@ -482,7 +479,7 @@ multi_take_fresh(Multi *m)
 {
 	if (m->nfresh > 1)
 	{
-		switch (at_once_take(m->fresh, m->nfresh, &m->request))
+		switch (at_once_take(m))
 		{
 			case AT_ONCE_HAD:
 				return true;

@@ -245,8 +245,8 @@ extern SubTransactionId track_taken_in(const HeldEntry *entry);
 extern void track_unlocked_loss(const HeldKey *key, const HoldView *view,
 								SubTransactionId taken_in);
 
-/* The name of a loss that still counts, or NULL; *view is the view of its hold. */
-extern const LrName *track_get_unlocked_loss(const HoldView **view);
+/* Refuse the commit if there is a loss that still counts. */
+extern void track_refuse_unlocked_loss(void);
 
 /*
  * Forget these losses.  The transaction has ended, or has done nothing under those

@@ -127,11 +127,10 @@ extern void monitor_abandon(void);
  */
 
 /*
- * To be called at the end of a transaction, and when a subtransaction aborts: if the
- * statement has failed, what it took is released.  Never raise.
+ * To be called at the end of a transaction, and when a subtransaction aborts ("sub"): if the
+ * statement has failed, what it took is released.  Never raises.
  */
-extern void unreturned_transaction_ends(bool commit);
-extern void unreturned_subtransaction_aborts(void);
+extern void unreturned_end(bool commit, bool sub);
 extern bool unreturned_is_empty(void);
 
 /* An entry of an aborted transaction or subtransaction is not to be counted.  Never raises. */
@@ -144,9 +143,6 @@ extern void counts_abandon(void);
  * guard.c: Do the locks of the session allow the transaction to commit?
  * ----------
  */
-
-/* Raise if a session-level lock was lost and unlocked in this transaction. */
-extern void guard_refuse_unlocked_loss(void);
 
 /*
  * Raise if a lock of this transaction was lost, or is about to be.  "has_xid": the

@@ -25,7 +25,9 @@
 #include "access/xact.h"
 #include "utils/memutils.h"
 
+#include "report.h"
 #include "session/session.h"
+#include "stats.h"
 
 dlist_head	tracks = DLIST_STATIC_INIT(tracks);
 
@@ -176,11 +178,13 @@ track_unlocked_loss(const HeldKey *key, const HoldView *view, SubTransactionId t
 	unlocked_loss.view.scope[SCOPE_SESSION].count = 0;
 }
 
-const LrName *
-track_get_unlocked_loss(const HoldView **view)
+void
+track_refuse_unlocked_loss(void)
 {
-	*view = &unlocked_loss.view;
-	return unlocked_loss.active ? &unlocked_loss.name : NULL;
+	if (!unlocked_loss.active)
+		return;
+	lr_count(STAT_COMMITS_REFUSED);
+	report_commit_refused(&unlocked_loss.name, &unlocked_loss.view, LOSS_UNLOCKED);
 }
 
 void

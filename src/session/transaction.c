@@ -139,7 +139,7 @@ xact_sub_callback(SubXactEvent event, SubTransactionId subid,
 	if (event != SUBXACT_EVENT_ABORT_SUB)
 		return;
 	xact_clean_up();
-	unreturned_subtransaction_aborts();
+	unreturned_end(false, true);
 	track_abort_sub(subid);
 	idle_mind();
 }
@@ -259,7 +259,7 @@ xact_guard_commit(void)
 	if (proc_exit_inprogress || !ask_is_open())
 		return;
 	if (has_xid)
-		guard_refuse_unlocked_loss();
+		track_refuse_unlocked_loss();
 	signalled = xact_begin_commit();
 	guard_check_holds(has_xid);
 	if (signalled)
@@ -315,11 +315,11 @@ xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_ABORT:
 			/*
 			 * FATAL may have interrupted a wait.  The lock table still has its terms,
-			 * which unreturned_transaction_ends() would overwrite.
+			 * which unreturned_end() would overwrite.
 			 */
 			if (event == XACT_EVENT_ABORT && !unreturned_is_empty())
 				xact_clean_up();
-			unreturned_transaction_ends(event == XACT_EVENT_COMMIT);
+			unreturned_end(event == XACT_EVENT_COMMIT, false);
 			idle_mind();
 			break;
 		default:

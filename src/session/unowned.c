@@ -231,47 +231,30 @@ unreturned_give_back(const Unreturned *u)
 }
 
 /*
- * unreturned_transaction_ends --- see session_int.h
+ * unreturned_end --- see session_int.h
  *
  * What is committed stays, even if the rest of a procedure fails.  A procedure that has
  * rolled back may still fail later, so its records are kept.
- */
-void
-unreturned_transaction_ends(bool commit)
-{
-	dlist_mutable_iter at;
-
-	dlist_foreach_modify(at, &unreturned)
-	{
-		Unreturned *u = dlist_container(Unreturned, link, at.cur);
-
-		if (!commit && unreturned_runs_on(u))
-			continue;
-		unreturned_move(u, &spare);
-		if (!commit && unreturned_has_failed(u))
-			unreturned_give_back(u);
-	}
-}
-
-/*
- * unreturned_subtransaction_aborts --- see session_int.h
  *
- * A statement after a savepoint may have failed, and the transaction goes on.  Records
- * without a portal, during a commit, are those of functions that go on.
+ * If a subtransaction aborts, a statement after a savepoint may have failed, and the
+ * transaction goes on.  Records without a portal, during a commit, are those of functions
+ * that go on.
  */
 void
-unreturned_subtransaction_aborts(void)
+unreturned_end(bool commit, bool sub)
 {
 	dlist_mutable_iter at;
 
 	dlist_foreach_modify(at, &unreturned)
 	{
 		Unreturned *u = dlist_container(Unreturned, link, at.cur);
+		bool		failed = !commit && unreturned_has_failed(u);
 
-		if (u->portal == NULL || !unreturned_has_failed(u))
+		if (sub ? !failed || u->portal == NULL : !commit && unreturned_runs_on(u))
 			continue;
 		unreturned_move(u, &spare);
-		unreturned_give_back(u);
+		if (failed)
+			unreturned_give_back(u);
 	}
 }
 

@@ -354,11 +354,7 @@ require_session_locks(void)
 static int
 compare_names(const void *a, const void *b)
 {
-	const LrName *one = a;
-	const LrName *other = b;
-	int			order = memcmp(one->data, other->data, Min(one->len, other->len));
-
-	return order != 0 ? order : one->len - other->len;
+	return strcmp(((const LrName *) a)->data, ((const LrName *) b)->data);
 }
 
 /*
