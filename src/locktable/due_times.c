@@ -428,12 +428,34 @@ lt_next_due(StoreId store)
  */
 
 /*
- * lt_repair_now --- see watch.h
+ * due_is_meant --- is it one of the holds that lt_renew_now() is about?
+ */
+static bool
+due_is_meant(const LrHold *h, StoreId store, int which)
+{
+	const LrKey *key = &lt_keys[h->key];
+
+	switch (which)
+	{
+		case RENEW_ALL:
+			return true;
+		case RENEW_MOVED:
+			return lt_is_of_old_master(h, store);
+		case RENEW_LACKING:
+			return h->claim.store == store && lt_is_had(h) && h->as.held.look_at != 0;
+		default:
+			return lr_store(store)->part_of(key->name, key->name_len) == which;
+	}
+}
+
+/*
+ * lt_renew_now --- see watch.h
  *
- * The first look is without the lock, as most holds need no repair.
+ * A hold that has another owner when it is locked was made since.  For holds that are not
+ * renewed the watchdog finds nothing to do.
  */
 void
-lt_repair_now(StoreId store)
+lt_renew_now(StoreId store, int which)
 {
 	int64		now = lr_now();
 
@@ -441,75 +463,14 @@ lt_repair_now(StoreId store)
 	{
 		LrHold	   *h = &lt_holds[i];
 
-		if (h->as.held.look_at == 0 || !lt_lock_slot(i))
+		if (!lt_lock_slot(i))
 			continue;
-		if (h->claim.store == store && lt_is_had(h) && h->as.held.look_at != 0)
+		if (due_is_meant(h, store, which))
 		{
-			h->as.held.look_at = now;
+			if (which == RENEW_LACKING)
+				h->as.held.look_at = now;
 			lt_set_due(i, store, now);
 		}
 		lt_unlock();
 	}
-}
-
-typedef bool (*DueTest) (const LrHold *h, StoreId store, int part);
-
-/*
- * due_set_now --- make the holds due in that store of which the test is true, or all (NULL)
- *
- * A hold that has another owner when it is locked was made since.
- */
-static void
-due_set_now(StoreId store, DueTest test, int part)
-{
-	int64		now = lr_now();
-
-	for (LrIndex i = 0, n = lt_used_slots(); i < n; i++)
-	{
-		if (!lt_lock_slot(i))
-			continue;
-		if (test == NULL || test(&lt_holds[i], store, part))
-			lt_set_due(i, store, now);
-		lt_unlock();
-	}
-}
-
-/*
- * lt_renew_all_now --- make all holds due in that store
- *
- * For holds that are not renewed the watchdog finds nothing to do.
- */
-void
-lt_renew_all_now(StoreId store)
-{
-	due_set_now(store, NULL, 0);
-}
-
-static bool
-due_is_in_part(const LrHold *h, StoreId store, int part)
-{
-	const LrKey *key = &lt_keys[h->key];
-
-	return lr_store(store)->part_of(key->name, key->name_len) == part;
-}
-
-void
-lt_renew_part_now(StoreId store, int part)
-{
-	due_set_now(store, due_is_in_part, part);
-}
-
-static bool
-due_has_moved(const LrHold *h, StoreId store, int part)
-{
-	return lt_is_of_old_master(h, store);
-}
-
-/*
- * lt_renew_moved_now --- slots of a cluster are on other nodes now
- */
-void
-lt_renew_moved_now(StoreId store)
-{
-	due_set_now(store, due_has_moved, 0);
 }

@@ -28,10 +28,11 @@ LrSession  *lt_sessions = NULL;
 
 static LWLockPadded *lt_tranche = NULL;
 
+/* At most two keys a bucket: the table is seldom full. */
 static int
 lt_bucket_count(void)
 {
-	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks));
+	return Max(LT_PARTITIONS, (int) pg_nextpower2_32(lr_max_locks) / 2);
 }
 
 /* Where MAXALIGN is 4 (i386), 64-bit atomics want more. */

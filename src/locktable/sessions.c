@@ -467,18 +467,6 @@ losses_take(LossRecord *r)
 	return true;
 }
 
-void
-losses_leave_out(void)
-{
-	pg_atomic_fetch_add_u64(&lt_table->losses.left_out, 1);
-}
-
-bool
-losses_any_left_out(void)
-{
-	return pg_atomic_read_u64(&lt_table->losses.left_out) > 0;
-}
-
 uint64
 losses_take_left_out(void)
 {

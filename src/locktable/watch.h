@@ -52,18 +52,16 @@ extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 /* When the next item will be due there. */
 extern int64 lt_next_due(StoreId store);
 
-/* All holds become due now: the store is back, or new locks are taken in it again. */
-extern void lt_renew_all_now(StoreId store);
-
 /*
- * Likewise, in a store of several nodes, the holds at this node; and those whose node
- * has changed.
+ * Holds become due now: all, as the store is back, or new locks are taken in it again; those
+ * whose node has changed; those that one of several masters may not have, which is back; or
+ * else, in a store of several nodes, those at this node.
  */
-extern void lt_renew_part_now(StoreId store, int part);
-extern void lt_renew_moved_now(StoreId store);
+#define RENEW_ALL			(-1)
+#define RENEW_MOVED			(-2)
+#define RENEW_LACKING		(-3)
 
-/* One of several masters is back: the holds that it may not have become due. */
-extern void lt_repair_now(StoreId store);
+extern void lt_renew_now(StoreId store, int which);
 
 /* May any hold still be where lockredis.url pointed before?  Looks at all of them. */
 extern bool lt_has_old_place(void);
@@ -146,9 +144,7 @@ extern bool losses_any(void);
 /* Take the oldest record; false: there is none. */
 extern bool losses_take(LossRecord *r);
 
-/* Count a loss that is not logged by itself; take that number, which is 0 then. */
-extern void losses_leave_out(void);
-extern bool losses_any_left_out(void);
+/* How many there was no room for, since this was last called. */
 extern uint64 losses_take_left_out(void);
 
 #endif							/* LR_LOCKTABLE_WATCH_H */

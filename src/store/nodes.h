@@ -319,8 +319,8 @@ extern bool slot_is_split(const char *name, int len);
 /* Most addresses of a host name. */
 #define LR_MAX_ADDRESSES	4
 
-/* Most host names, including those that were in use before a reload. */
-#define ADDRESSES_MAX		(2 * NODE_MAX)
+/* Most host names; of more the one that was not wanted for longest is forgotten. */
+#define ADDRESSES_MAX		NODE_MAX
 
 typedef union HostAddress
 {

@@ -85,7 +85,7 @@ static void
 failover_begin_anew(void)
 {
 	renewals_reconnect(failover.id, false);
-	lt_renew_all_now(failover.id);
+	lt_renew_now(failover.id, RENEW_ALL);
 }
 
 /*
@@ -118,7 +118,7 @@ failover_step_slots(void)
 	if (epoch == failover.epoch)
 		return;
 	failover.epoch = epoch;
-	lt_renew_moved_now(failover.id);
+	lt_renew_now(failover.id, RENEW_MOVED);
 	if (failover.has_master)
 		lr_count(STAT_FAILOVERS);
 	failover.has_master = true;
@@ -143,7 +143,7 @@ failover_step(void)
 	if (lr_nmasters > 0 && node_returns() != failover.returns)
 	{
 		failover.returns = node_returns();
-		lt_repair_now(failover.id);
+		lt_renew_now(failover.id, RENEW_LACKING);
 	}
 	if (!failover.follows)
 		return;

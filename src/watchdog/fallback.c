@@ -190,7 +190,7 @@ static void
 change_store(StoreId to, const char *why)
 {
 	current_change(to, why);
-	lt_renew_all_now(to);
+	lt_renew_now(to, RENEW_ALL);
 	lr_count(STAT_SWITCHES);
 	ereport(LOG,
 			(errmsg_internal("%s", to == STORE_TABLE ?

@@ -335,11 +335,11 @@ health_judge(StoreHealth *h, const DueBatch *b)
 	if (!was_up || epoch != h->connection_epoch)
 	{
 		if (h->node == lr_store(h->id)->node)
-			lt_renew_all_now(h->id);
+			lt_renew_now(h->id, RENEW_ALL);
 		else if (lr_nmasters > 0)
-			lt_repair_now(h->id);
+			lt_renew_now(h->id, RENEW_LACKING);
 		else
-			lt_renew_part_now(h->id, h->node - NODE_MASTER);
+			lt_renew_now(h->id, h->node - NODE_MASTER);
 	}
 	judge_facts(h, b, epoch != h->connection_epoch);
 	h->connection_epoch = epoch;
@@ -444,6 +444,7 @@ health_tell_masters(void)
 
 static int64 interval_ends = 0;
 static int	lines = 0;
+static uint64 left_out = 0;		/* of those beyond the most lines */
 static MemoryContext line_context = NULL;
 
 static const char *
@@ -470,8 +471,9 @@ write_record(const LossRecord *r)
 static void
 write_left_out(void)
 {
-	uint64		n = losses_take_left_out();
+	uint64		n = left_out + losses_take_left_out();
 
+	left_out = 0;
 	if (n > 0)
 		ereport(LOG,
 				(errmsg("lockredis: %llu more losses of locks were not logged",
@@ -507,7 +509,7 @@ loss_log_write(void)
 		if (lines++ < LINES_MAX)
 			write_record(&r);
 		else
-			losses_leave_out();
+			left_out++;
 		MemoryContextReset(line_context);
 	}
 	MemoryContextSwitchTo(before);
@@ -519,7 +521,7 @@ loss_log_write(void)
 int64
 loss_log_next(void)
 {
-	return losses_any_left_out() ? interval_ends : LR_NEVER;
+	return left_out > 0 ? interval_ends : LR_NEVER;
 }
 
 void

@@ -261,7 +261,7 @@ reload_settings(void)
 		fallback_new_place(store);
 	renewals_reconnect(store, place != lr_place);
 	subscriptions_reconnect();
-	lt_renew_all_now(store);
+	lt_renew_now(store, RENEW_ALL);
 	lt_wake_all_waiters();
 }
 

@@ -199,12 +199,12 @@ static struct
 	uint32		topology;
 }			former[SIM_MAX_LOCKS];
 
-extern void __real_lt_renew_moved_now(StoreId store);
-extern void __wrap_lt_renew_moved_now(StoreId store);
+extern void __real_lt_renew_now(StoreId store, int which);
+extern void __wrap_lt_renew_now(StoreId store, int which);
 
 /* What a former master has said, of whatever kind, is to be asked about in any case. */
 void
-__wrap_lt_renew_moved_now(StoreId store)
+__wrap_lt_renew_now(StoreId store, int which)
 {
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 	{
@@ -212,10 +212,10 @@ __wrap_lt_renew_moved_now(StoreId store)
 
 		former[i].owner = lt_holds[i].claim.owner;
 		former[i].topology = h->claim.topology;
-		former[i].epoch = former[i].owner != 0 && h->state == HOLD_HELD &&
-			lt_is_of_old_master(h, store) ? lt_epoch_of(h->key) : 0;
+		former[i].epoch = which == RENEW_MOVED && former[i].owner != 0 &&
+			h->state == HOLD_HELD && lt_is_of_old_master(h, store) ? lt_epoch_of(h->key) : 0;
 	}
-	__real_lt_renew_moved_now(store);
+	__real_lt_renew_now(store, which);
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 	{
 		const LrHold *h = &lt_holds[i];

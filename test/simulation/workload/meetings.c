@@ -46,10 +46,10 @@ const Meeting sim_meetings[] = {
 	{"lt_set_due", NULL, "lt_collect_due", NULL, MEET_ANY | MEET_LOCKED},
 
 	/* A lock, and the store that it goes to */
-	{"lt_grant", NULL, "lt_renew_all_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
-	{"lt_set_due_of_held", NULL, "lt_renew_all_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
-	{"lt_renew_all_now", NULL, "lt_grant", fault_silence, MEET_FALLBACK},
-	{"lt_accept", NULL, "lt_renew_all_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
+	{"lt_grant", NULL, "lt_renew_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
+	{"lt_set_due_of_held", NULL, "lt_renew_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
+	{"lt_renew_now", NULL, "lt_grant", fault_silence, MEET_FALLBACK},
+	{"lt_accept", NULL, "lt_renew_now", fault_silence, MEET_FALLBACK | MEET_LOCKED},
 	{"lt_set_scope", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_raise_deadline", NULL, "lt_moved", fault_silence, MEET_FALLBACK},
 	{"lt_raise_deadline", "guard_check_holds", "lt_moved", fault_silence, MEET_FALLBACK},
@@ -84,7 +84,7 @@ const Meeting sim_meetings[] = {
 	{"ask_run_held", NULL, "topology_change", fault_failover, MEET_SENTINELS},
 	{"failover_step", NULL, "topology_doubt", NULL, MEET_SENTINELS},
 	{"sentinel_step", NULL, "topology_doubt", fault_redis_mood, MEET_SENTINELS},
-	{"lt_renew_all_now", NULL, "lt_grant", fault_failover, MEET_SENTINELS},
+	{"lt_renew_now", NULL, "lt_grant", fault_failover, MEET_SENTINELS},
 
 	/* What only a mutant is tried with */
 	{"lt_grant", NULL, "lt_disown", NULL, MEET_NAMED},
