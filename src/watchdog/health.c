@@ -405,7 +405,7 @@ health_tell_masters(void)
 	int			up = 0;
 	StringInfoData reasons;
 
-	if (!masters_changed || lr_now() - told_at < MASTERS_INTERVAL)
+	if (!masters_changed || lr_nmasters == 0 || lr_now() - told_at < MASTERS_INTERVAL)
 		return;
 	initStringInfo(&reasons);
 	for (int i = 0; i < lr_nmasters; i++)
