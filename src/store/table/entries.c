@@ -15,6 +15,7 @@
  */
 #include "lockredis.h"
 
+#include "access/detoast.h"
 #include "access/tableam.h"
 #include "common/hashfn.h"
 #include "kinds/kind.h"
@@ -101,7 +102,8 @@ entry_may_look(LockTables *tables, TableId in)
 /*
  * take_column --- copy a column that is not null into the entry
  *
- * A text that is too long is truncated: it is none that lockredis looks for.
+ * An owner that is too long is none that lockredis looks for.  Nothing is allocated for others: the
+ * sweep reads all rows in one transaction.
  */
 static void
 take_column(Entry *e, Field field, Datum value)
@@ -109,8 +111,8 @@ take_column(Entry *e, Field field, Datum value)
 	switch (field)
 	{
 		case FIELD_OWNER:
-			text_to_cstring_buffer(DatumGetTextPSlice(value, 0, LR_OWNER_MAX), e->owner,
-								   LR_OWNER_MAX);
+			if (toast_raw_datum_size(value) < VARHDRSZ + LR_OWNER_MAX)
+				text_to_cstring_buffer(DatumGetTextPP(value), e->owner, LR_OWNER_MAX);
 			break;
 		case FIELD_HOLDS:
 			e->holds = Max(1, Min(DatumGetInt32(value), PG_INT32_MAX - 1));

@@ -13,6 +13,7 @@
  */
 #include "backend.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "common/cryptohash.h"
@@ -116,12 +117,6 @@ pg_detoast_datum_packed(struct varlena *datum)
 	return datum;
 }
 
-struct varlena *
-pg_detoast_datum_slice(struct varlena *datum, int32 first, int32 count)
-{
-	return datum;
-}
-
 text *
 cstring_to_text(const char *s)
 {
@@ -176,6 +171,12 @@ text_to_cstring_buffer(const text *src, char *dst, size_t dst_len)
 
 	memcpy(dst, VARDATA_ANY(src), len);
 	dst[len] = '\0';
+}
+
+Size
+toast_raw_datum_size(Datum value)
+{
+	return VARSIZE_ANY_EXHDR(DatumGetPointer(value)) + VARHDRSZ;
 }
 
 /* Of what has a fixed size. */
