@@ -228,6 +228,7 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	LrKey	   *key = &lt_keys[h->key];
 	bool		queued = lt_wait_of(LrMyProcNumber)->state != WAIT_NONE;
 	bool		ownerless = lr_kind(h->kind)->ownerless;
+	bool		asks_ahead = false;
 	int64		now = lr_now();
 	int64		deadline = lr_lease_deadline(op->sent.at, terms->lease_ms);
 
@@ -240,6 +241,14 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 		return GRANT_CONFLICT;
 	if (ownerless ? lt_is_past(h->key, op->sent.topology) : grant_is_stale(hold, op))
 		return GRANT_STALE;
+
+	if (key->queue.list.head != LR_NONE)
+	{
+		LrOfList   *queue = &lt_wait_of(key->queue.list.head)->of_list;
+
+		asks_ahead = queue->asks_ahead == LrMyProcNumber;
+		queue->asks_ahead = LR_NONE;
+	}
 
 	/* Nobody here will wake those that come to the front by an ownerless one: they ask. */
 	if (queued && lt_leave_queue(LrMyProcNumber))
@@ -257,9 +266,8 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 	h->as.held.here_from = lt_here_since(op->store, now);
 	if (op->args.fenced)
 		grant_tokens(h, op);
-	if (key->asks_ahead != LrMyProcNumber)
+	if (!asks_ahead)
 		h->as.held.reserve.left = 0;
-	key->asks_ahead = LR_NONE;
 	lt_set_terms(h, terms, acquired_at);
 	lt_watch_from(h, now, terms->lease_ms);
 	lt_link_hold(hold);

@@ -163,6 +163,7 @@ lt_begin_search(int64 interval, int64 *ask_again)
 {
 	LrWait	   *w = &lt_sessions[LrMyProcNumber].wait;
 	LrKey	   *key = &lt_keys[w->key];
+	LrOfList   *list;
 	int64		now = lr_now();
 	bool		begin = false;
 
@@ -172,12 +173,14 @@ lt_begin_search(int64 interval, int64 *ask_again)
 	lt_lock(key->hash);
 	if (lt_is_waiting(w))
 	{
-		begin = key->searched_at + interval <= now || w->cycle.suspected == w->generation;
+		list = &lt_wait_of(key->queue.list.head != LR_NONE ?
+						   key->queue.list.head : key->places.list.head)->of_list;
+		begin = list->searched_at + interval <= now || w->cycle.suspected == w->generation;
 		w->cycle.suspected = 0;
 		if (begin)
-			key->searched_at = now;
+			list->searched_at = now;
 		else
-			*ask_again = key->searched_at + interval;
+			*ask_again = list->searched_at + interval;
 	}
 	lt_unlock();
 	return begin;

@@ -352,7 +352,7 @@ lt_ask_for_reserve(LrIndex hold, StoreOp *create)
 		lt_wait_of(w->next)->terms.kind == w->terms.kind)
 	{
 		create->amount = handover_tokens(0);
-		lt_keys[w->key].asks_ahead = LrMyProcNumber;
+		lt_wait_of(lt_keys[w->key].queue.list.head)->of_list.asks_ahead = LrMyProcNumber;
 	}
 	lt_unlock();
 }

@@ -98,7 +98,7 @@ lt_init_pool(LrPool *pool)
 /*
  * lt_init_table --- initialize all but the slots of keys and holds
  *
- * There may be a million of them, of 700 bytes each: each is initialized at its first
+ * There may be a million of them, of 600 bytes each: each is initialized at its first
  * use.
  */
 static void
@@ -280,7 +280,6 @@ lt_make_key(const char *name, int len, uint32 hash)
 	key->queue.list.tail = LR_NONE;
 	key->places.list.head = LR_NONE;
 	key->places.list.tail = LR_NONE;
-	key->asks_ahead = LR_NONE;
 	key->name_len = len;
 	memcpy(key->name, name, len);
 	key->next = *lt_bucket_of(hash);
@@ -523,6 +522,10 @@ lt_list_insert(LrList *list, LrIndex session, LrIndex prev)
 	w->prev = prev;
 	w->next = *link;
 	*link = session;
+	if (prev == LR_NONE && w->next != LR_NONE)
+		w->of_list = lt_wait_of(w->next)->of_list;
+	else if (prev == LR_NONE)
+		w->of_list = (LrOfList) {.asks_ahead = LR_NONE};
 	if (w->next != LR_NONE)
 		lt_wait_of(w->next)->prev = session;
 	else
@@ -541,6 +544,8 @@ lt_list_remove(LrList *list, LrIndex session)
 		lt_wait_of(w->prev)->next = w->next;
 	else
 		list->head = w->next;
+	if (w->prev == LR_NONE && w->next != LR_NONE)
+		lt_wait_of(w->next)->of_list = w->of_list;
 	if (w->next != LR_NONE)
 		lt_wait_of(w->next)->prev = w->prev;
 	else

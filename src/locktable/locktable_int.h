@@ -73,6 +73,17 @@ typedef struct LrList
 	LrIndex		tail;
 } LrList;
 
+/* What is noted of such a list, with the first session in it. */
+typedef struct LrOfList
+{
+	int64		pause_until;	/* a queue: until then, in lr_now() time, its front lets
+								 * others go first */
+	int64		searched_at;	/* lr_now() of the last search for a deadlock */
+	LrIndex		asks_ahead;		/* a queue: session whose create takes tokens for others;
+								 * LR_NONE once the store gave the lock to any session
+								 * since */
+} LrOfList;
+
 /* Sessions that queue for a key; see queue.c. */
 typedef struct LrQueue
 {
@@ -104,15 +115,10 @@ typedef struct LrKey
 	LrPlaces	places;
 	int			nwaiting;		/* its holds that are WAITING */
 	int			handoffs;		/* hand-overs in a row, since the store gave the lock */
-	LrIndex		asks_ahead;		/* session whose create takes tokens for others; LR_NONE
-								 * once the store gave the lock to any session since */
 	int64		clear_at;		/* sessions that came here by then came before all that
 								 * wait elsewhere; see places.c; 0 = not known */
-	int64		pause_until;	/* until then, in lr_now() time, the head of the queue
-								 * lets others go first */
 	int64		here_from;		/* nobody elsewhere has it, if Redis has been
 								 * silent since then or before; 0 = not known */
-	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	KindId		here_kind:8;	/* the kind as which it was held here from here_from on */
 	bool		notified_elsewhere; /* the last release notified a client elsewhere */
 	bool		ordered;		/* sessions stand as a store wants that keeps an order;
@@ -302,6 +308,7 @@ typedef struct LrWait
 	LrPlace		place;
 	LrIndex		prev;			/* session before it in the queue or list of the key */
 	LrIndex		next;
+	LrOfList	of_list;		/* if it is the first there */
 	int64		woken_at;		/* lr_now() of a wake-up that it has not acted on; 0 =
 								 * none */
 	int64		looks_at;		/* when it looks again unless woken, or has ended its

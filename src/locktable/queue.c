@@ -302,8 +302,9 @@ lt_begin_pause(LrIndex hold, const StoreOp *release)
 
 	key->notified_elsewhere =
 		receivers > (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0);
-	if (key->notified_elsewhere)
-		key->pause_until = lr_now() + Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
+	if (key->notified_elsewhere && key->queue.list.head != LR_NONE)
+		lt_wait_of(key->queue.list.head)->of_list.pause_until =
+			lr_now() + Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
 }
 
 /* ----------

@@ -426,6 +426,7 @@ static TurnResult
 turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_again)
 {
 	LrIndex		holder = lt_conflicting_hold(key, LrMyProcNumber, w->terms.kind, now);
+	int64		pause_until = lt_wait_of(key->queue.list.head)->of_list.pause_until;
 
 	if (holder != LR_NONE)
 	{
@@ -440,10 +441,10 @@ turn_in_front(LrKey *key, LrWait *w, int64 now, int64 retry_at, int64 *look_agai
 		*look_again = now + GIVEN_BACK_POLL;
 		return TURN_WAIT;
 	}
-	if (now < key->pause_until && turn_heeds_pause(key, w->terms.kind))
+	if (now < pause_until && turn_heeds_pause(key, w->terms.kind))
 	{
-		w->woken_at = key->pause_until; /* we act on it then */
-		*look_again = key->pause_until;
+		w->woken_at = pause_until;	/* we act on it then */
+		*look_again = pause_until;
 		return TURN_WAIT;
 	}
 	if (w->woken_at != 0 || now >= retry_at)

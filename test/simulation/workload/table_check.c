@@ -492,9 +492,9 @@ check_key(LrIndex k)
 					 lt_state_names[lt_holds[i].state], (deadline_of(i) - sim_now()) / 1000.0);
 		}
 	}
-	if (key->pause_until - server_clock() > PAUSE_MAX)
+	if (pause_until(key->queue.list.head) - server_clock() > PAUSE_MAX)
 		sim_fail("long pause", "the head of the queue of %s holds back for %.3f s", key->name,
-				 (key->pause_until - server_clock()) / (double) SIM_S);
+				 (pause_until(key->queue.list.head) - server_clock()) / (double) SIM_S);
 }
 
 static void

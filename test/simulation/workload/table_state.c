@@ -94,7 +94,7 @@ state_of_key(const LrKey *key)
 
 	for (int i = 0; i < TOPIC_COUNT; i++)
 		hash = hash_with(hash, key->subscription[i]);
-	hash = hash_with(hash, (key->pause_until > server_clock()) |
+	hash = hash_with(hash, (pause_until(key->queue.list.head) > server_clock()) |
 					 (key->here_from != 0) << 2 | Min(key->nwaiting, 3) << 3 |
 					 redis_keeps_from(key->name, true) << 7 |
 					 redis_keeps_from(key->name, false) << 8);

@@ -118,10 +118,16 @@ is_kept_by_session(const LrWait *w)
 	return false;
 }
 
+int64
+pause_until(LrIndex first)
+{
+	return first == LR_NONE ? 0 : lt_sessions[first].wait.of_list.pause_until;
+}
+
 static bool
 is_kept(const LrWait *w)
 {
-	return is_any(w, false) || lt_keys[w->key].pause_until > server_clock();
+	return is_any(w, false) || pause_until(lt_keys[w->key].queue.list.head) > server_clock();
 }
 
 /*

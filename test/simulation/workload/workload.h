@@ -146,6 +146,10 @@ extern int	recorder_transaction;
 /* ---- turn_check.c: who waits, and what keeps him; who sleeps although nothing does ---- */
 
 extern void note_turn(int session);
+
+/* Until when those in front of a queue, of which that is the first, let others go first. */
+extern int64 pause_until(LrIndex first);
+
 extern void check_sleepers(void);
 
 /* ---- table_state.c ---- */
