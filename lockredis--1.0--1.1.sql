@@ -71,6 +71,7 @@ CREATE TABLE redis_lock_shares (
     instance uuid,
     PRIMARY KEY (key, kind, owner)
 ) WITH (
+    fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 2000,
     autovacuum_vacuum_cost_delay = 0,
@@ -87,8 +88,6 @@ COMMENT ON COLUMN redis_lock_shares.lease IS 'lease from which expires_at was co
 COMMENT ON COLUMN redis_lock_shares.acquired_at IS 'clock_timestamp() when it was taken';
 COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease, on a clock that does not jump and showed the time of day when the server started; on the wall clock if instance is null';
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
--- A page is pruned when it is nearly full; with a fill factor it would never be.
-ALTER TABLE redis_lock_rows RESET (fillfactor);
 COMMENT ON TABLE redis_lock_rows IS
 'table mode: a row for each lock that is held; written by the table worker of lockredis.database only';
 COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold, which may have passed on with later ones since; null: none was asked for';

@@ -22,17 +22,23 @@
 #include "lockredis.h"
 
 #include "access/genam.h"
+#include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/stratnum.h"
 #include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_index.h"
 #include "executor/executor.h"
+#include "storage/bufmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "store/table/table_int.h"
+
+/* A page with less room for inserts than this is pruned (bytes). */
+#define ROOM_TO_PRUNE		512
 
 /*
  * is_key_index --- is the index unique, complete, and on exactly the first columns?
@@ -85,9 +91,6 @@ keyed_end(KeyedTable *table)
 
 /*
  * begin_scan --- start a scan for the first "nkeys" columns of the key
- *
- * A scan prunes the pages that it visits and that are nearly full, but none that is pinned: so
- * the pin of the row found last is released first.
  */
 static IndexScanDesc
 begin_scan(KeyedTable *table, const Datum *keys, int nkeys)
@@ -98,7 +101,6 @@ begin_scan(KeyedTable *table, const Datum *keys, int nkeys)
 	for (int i = 0; i < nkeys; i++)
 		ScanKeyEntryInitialize(&scan_keys[i], 0, i + 1, BTEqualStrategyNumber,
 							   InvalidOid, table->index->rd_indcollation[i], F_TEXTEQ, keys[i]);
-	ExecClearTuple(table->row);
 	index_rescan(scan, scan_keys, nkeys, NULL, 0);
 	return scan;
 }
@@ -140,6 +142,55 @@ keyed_next_of_group(KeyedTable *table)
 }
 
 /*
+ * prune_page --- remove dead rows from a page, as any scan may
+ *
+ * From PostgreSQL 19 on that can leave a page of the visibility map pinned.
+ */
+static void
+prune_page(Relation rel, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(rel, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(rel, buffer);
+#endif
+}
+
+/*
+ * prune_target --- prune the page that inserts go to, if it is nearly full
+ *
+ * Rows are inserted and deleted all the time, and no scan returns to a page
+ * whose rows are all dead, so it would stay full until the next vacuum.
+ * PostgreSQL prunes only a page that is filled beyond its fill factor, where inserts
+ * stop.  So set the hint that an update sets when it finds no room on the page.
+ */
+static void
+prune_target(Relation rel)
+{
+	BlockNumber target = RelationGetTargetBlock(rel);
+	Size		reserve = RelationGetTargetPageFreeSpace(rel, HEAP_DEFAULT_FILLFACTOR);
+	Buffer		buffer;
+	Page		page;
+
+	if (target == InvalidBlockNumber || rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+		return;
+	buffer = ReadBuffer(rel, target);
+	page = BufferGetPage(buffer);
+	if (PageGetHeapFreeSpace(page) < reserve + ROOM_TO_PRUNE)
+	{
+		LockBuffer(buffer, BUFFER_LOCK_EXCLUSIVE);
+		PageSetFull(page);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		prune_page(rel, buffer);
+	}
+	ReleaseBuffer(buffer);
+}
+
+/*
  * insert_index_entries --- insert the index entries of the row just written
  *
  * As with INSERT ... ON CONFLICT, a unique index reports a possible conflict instead of
@@ -156,12 +207,19 @@ insert_index_entries(KeyedTable *table, bool summarizing)
 		keyed_blocked();
 }
 
+/*
+ * keyed_insert --- insert a row and its index entries
+ *
+ * The page is pruned first, once our own pin on it has been released: pruning needs a page
+ * without any other pin.
+ */
 void
 keyed_insert(KeyedTable *table, Datum *values, bool *nulls)
 {
 	HeapTuple	new = heap_form_tuple(RelationGetDescr(table->rel), values, nulls);
 
 	ExecForceStoreHeapTuple(new, table->row, true);
+	prune_target(table->rel);
 	table_tuple_insert(table->rel, table->row, GetCurrentCommandId(true), 0, NULL);
 	insert_index_entries(table, false);
 	CommandCounterIncrement();
