@@ -246,9 +246,8 @@ refusal_note(NodeBatch *b, StoreOutcome outcome, const char *words)
  * Redis checks the rights to all keys before it runs a script, so one key that is not
  * allowed keeps the others from being served.  A node that refuses all need not be asked
  * for each.  A batch that asks whether the node runs scripts does this even for a single
- * lock, until it knows whether the node refuses this one or all.  In any other batch the
- * first such command shows it: the others are repeated behind its locks.  Locks that are
- * taken together are never separated.
+ * lock, until it knows whether the node refuses this one or all.  Locks that are taken
+ * together are never separated.
  */
 static bool
 refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
@@ -258,8 +257,7 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 
 	return redis_op_group(op) > 1 && op->args.together == 0 &&
 		b->passes < PASSES_MAX && !b->refuses && !redis_words_concern_all(words) &&
-		(cmd->nops > 1 ? b->asked || b->runs_scripts || !b->split || b->passes == 1 :
-		 b->asked && !b->runs_scripts);
+		(cmd->nops > 1 || (b->asked && !b->runs_scripts));
 }
 
 /*
@@ -271,12 +269,9 @@ refusal_may_go_alone(const NodeBatch *b, const RedisCommand *cmd,
 static void
 refusal_go_alone(NodeBatch *b, const RedisCommand *cmd, StoreOutcome outcome)
 {
-	bool		alone = b->asked || b->runs_scripts || !b->split;
-
-	b->split = true;
 	for (int i = cmd->first; i < cmd->first + cmd->nops; i++)
 	{
-		b->batch.ops[i].args.alone = alone;
+		b->batch.ops[i].args.alone = true;
 		if (outcome == STORE_DENIED)
 			flight_never_ran(&b->batch.ops[i], cmd);
 	}
@@ -456,7 +451,8 @@ refusal_take(NodeBatch *b, const RedisCommand *cmd)
 		return;
 	}
 	refusal_note(b, outcome, words);
-	b->refuses = b->refuses || ops->kind == STORE_PROBE;
+	b->refuses = b->refuses || ops->kind == STORE_PROBE ||
+		(outcome == STORE_DENIED && strstr(words, "permissions to run the ") != NULL);
 	if (refusal_may_go_alone(b, cmd, words))
 		refusal_go_alone(b, cmd, outcome);
 	else

@@ -832,7 +832,7 @@ nbatch_begin(NodeBatch *b, int64 now)
 	b->next = 0;
 	b->reply_until = deadline;
 	b->reconnected = b->drop = false;
-	b->runs_scripts = b->asked = b->refuses = b->split = false;
+	b->runs_scripts = b->asked = b->refuses = false;
 	b->wanted = b->ndone = b->handed_on = 0;
 	if (!b->batch.active)
 		return;

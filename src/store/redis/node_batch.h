@@ -131,7 +131,6 @@ typedef struct NodeBatch
 	bool		runs_scripts;	/* it has run one in this batch */
 	bool		asked;			/* it was sent one without a key */
 	bool		refuses;		/* and has refused that */
-	bool		split;			/* it has refused a command for several locks */
 } NodeBatch;
 
 /*
