@@ -248,6 +248,8 @@ grant_locked(LrIndex hold, const StoreOp *op, int64 judged_at, const LockTerms *
 
 		asks_ahead = queue->asks_ahead == LrMyProcNumber;
 		queue->asks_ahead = LR_NONE;
+		if (lt_wait_of(LrMyProcNumber)->state == WAIT_PLACED)
+			queue->no_pause_until = 0;	/* one came for which they held back */
 	}
 
 	/* Nobody here will wake those that come to the front by an ownerless one: they ask. */

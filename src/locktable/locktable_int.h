@@ -77,7 +77,9 @@ typedef struct LrList
 typedef struct LrOfList
 {
 	int64		pause_until;	/* a queue: until then, in lr_now() time, its front lets
-								 * others go first */
+								 * others go first, */
+	int64		no_pause_until; /* and then until then not again, unless a client
+								 * elsewhere came */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	LrIndex		asks_ahead;		/* a queue: session whose create takes tokens for others;
 								 * LR_NONE once the store gave the lock to any session

@@ -286,11 +286,15 @@ lt_fall_asleep(LrWait *w, int64 now)
 #define PAUSE_ROUND_TRIPS	2
 #define PAUSE_MAX			(500 * LR_US_PER_MS)
 
+/* After a pause in which nobody came, there is none for so many times its length. */
+#define VAIN_REST			20
+
 /*
  * lt_begin_pause --- let a client elsewhere go first, if the release notified one
  *
- * One of those that were notified may be this server's watchdog.  We go by the usual round
- * trip, since the last one may include a time for which the watchdog was stopped.
+ * One of those that were notified may be this server's watchdog.  Others may only listen, so
+ * if nobody came in the last pause (lt_found_busy), there is none for a time.  We go by the
+ * usual round trip, since the last one may include a time for which the watchdog was stopped.
  */
 void
 lt_begin_pause(LrIndex hold, const StoreOp *release)
@@ -299,12 +303,20 @@ lt_begin_pause(LrIndex hold, const StoreOp *release)
 	LrTopic		topic = lr_kind(lt_holds[hold].kind)->topic;
 	int			receivers = release->outcome == STORE_OK ? release->answer.count : 0;
 	int64		pause = PAUSE_ROUND_TRIPS * lr_usual_round_trip(release->store);
+	int64		now;
+	LrOfList   *queue;
 
 	key->notified_elsewhere =
 		receivers > (key->subscription[topic] == SUB_CONFIRMED ? 1 : 0);
-	if (key->notified_elsewhere && key->queue.list.head != LR_NONE)
-		lt_wait_of(key->queue.list.head)->of_list.pause_until =
-			lr_now() + Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
+	if (!key->notified_elsewhere || key->queue.list.head == LR_NONE)
+		return;
+	queue = &lt_wait_of(key->queue.list.head)->of_list;
+	now = lr_now();
+	if (now < queue->no_pause_until)
+		return;
+	pause = Min(Max(PAUSE_MIN, pause), PAUSE_MAX);
+	queue->pause_until = now + pause;
+	queue->no_pause_until = queue->pause_until + pause * VAIN_REST;
 }
 
 /* ----------

@@ -568,10 +568,12 @@ lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner)
 	if (create->answer.clear && create->args.wait_ms != 0)
 		lt_note_clear(hold, create);
 	strlcpy(w->blocker, owner, LR_OWNER_MAX);
-	if (w->state == WAIT_PLACED && w->place.standing != STANDING_PLACELESS)
+	if (w->state == WAIT_PLACED && !create->answer.unplaced)
 		lt_stand(&key->places, LrMyProcNumber, STANDING_ANSWERED);
 	else if (w->place.standing == STANDING_NEW)
 		w->place.standing = STANDING_ANSWERED;
+	if (key->queue.list.head != LR_NONE)
+		lt_wait_of(key->queue.list.head)->of_list.no_pause_until = 0;
 	if (lr_kind(lt_holds[hold].kind)->one_asks && !key->queue.scarce && w->state == WAIT_QUEUED)
 		lt_queue_scarce(&key->queue);
 	lt_unlock();
