@@ -121,7 +121,6 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 	KindId		kind;
 	KindSet		ahead;
 	int			n = 0;
-	bool		waits = false;
 
 	if (!graph_lock_awaited(session))
 		return 0;
@@ -138,11 +137,10 @@ lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders, int room)
 		if (n < room)
 			graph_copy_holder(i, is_awaited, &holders[n]);
 		n++;
-		waits = waits || is_awaited;
 	}
 	graph_copy_wait(session, wait);
 	lt_unlock();
-	return waits ? n : 0;
+	return n;
 }
 
 uint64

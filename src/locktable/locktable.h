@@ -572,7 +572,7 @@ typedef struct KeyHolder
 /*
  * Copy the wait of a session, and the other holders of the key that it waits for; itself,
  * too, if it waits for its own hold.  Returns how many holders there are, of which at most
- * "room" are copied.  0: the session does not wait, or for nobody of this server.  All
+ * "room" are copied.  0: the session does not wait, or nobody else here holds it.  All
  * awaited holders have to release the key before the wait can end.
  */
 extern int	lt_key_wait(LrIndex session, KeyWait *wait, KeyHolder *holders,

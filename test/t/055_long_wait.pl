@@ -394,4 +394,30 @@ cmp_ok(
 	$_->quit foreach $first, @both, $holder;
 }
 
+# A crowd that searches in place of all others, and that no hold here keeps from the key.
+#
+#   holder has c to read;  elsewhere waits to write c;  crowd waits to read c behind that
+#   second has a row and waits to write c;  holder wants the row
+{
+	my $elsewhere = LockRedis::Node->create('elsewhere', redis => $redis);
+	my ($holder, $second, @crowd) = map { searcher($_) } '200ms', '200ms', ('50ms') x 10;
+	my $writer = $elsewhere->session;
+
+	$holder->query("BEGIN; SELECT redis_read_lock('c')");
+	$writer->start("SELECT redis_write_lock('c')");
+	$elsewhere->wait_for_waiters('c', 1);
+	poll_until('the writer to be before them', sub { $viewer->value("SELECT redis_try_read_lock('c')") eq 'f' });
+	$_->start("SELECT redis_read_lock('c')") foreach @crowd;
+	$node->wait_for_waiters('c', 10);
+	$second->query('BEGIN; UPDATE t SET n = 1 WHERE id = 4');
+	$second->start("SELECT redis_write_lock('c')");
+	$node->wait_for_waiters('c', 11);
+	$holder->start('UPDATE t SET n = 2 WHERE id = 4');
+	poll_until('the deadlock to end', sub { !$holder->is_running || !$second->is_running });
+	$_->cancel foreach $writer, @crowd, $second, $holder;
+	$_->wait(30) foreach $writer, @crowd, $second, $holder;
+	$_->quit foreach $writer, @crowd, $second, $holder;
+	$elsewhere->stop;
+}
+
 end_test($node, $redis);
