@@ -133,7 +133,7 @@ unreturned_goes_on(const Unreturned *u)
 	if (!u->taken || u->portal == NULL || u->statement != GetCurrentStatementStartTimestamp())
 		return false;
 	if (ActivePortal == NULL)
-		return IsTransactionState() && !IsTransactionBlock();
+		return IsTransactionState() && (u->to_function || !IsTransactionBlock());
 	return ActivePortal != u->portal && ActivePortal->status == PORTAL_ACTIVE;
 }
 

@@ -261,6 +261,14 @@ foreach my $n (1, 3, 4)
 	is_given_back($t, "$n were given back: and others");
 }
 
+# A loop in a trigger that a COMMIT runs: its portal ends when no other one is active.
+$one->query("CREATE TABLE late (i int); CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS \$\$ DECLARE r record;
+	BEGIN FOR r IN SELECT redis_semaphore_acquire('t') LOOP END LOOP; RAISE 'it fails'; END \$\$;
+	CREATE CONSTRAINT TRIGGER x AFTER INSERT ON late DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION late();
+	BEGIN; INSERT INTO late VALUES (1)");
+$one->query_fails('COMMIT', 'P0001', qr/it fails/, 'a loop in a deferred trigger');
+is_given_back($t, 'a loop in a deferred trigger');
+
 # ----------
 # Permits
 # ----------
