@@ -474,8 +474,7 @@ begin_generation(NodeId node)
  * Addresses of hosts
  *
  * That they are wanted is an atomic, since the watchdog looks at all entries in each round.
- * There are more entries than nodes; if all are in use, the one that was not wanted for
- * longest is replaced.
+ * If all entries are in use, the one that was not wanted for longest is replaced.
  * ----------
  */
 
@@ -544,7 +543,7 @@ addresses_want(NodeId node, const char *host, int port, bool anyway)
 	h->wish.node = node;
 	h->wanted_at = lr_now();
 	wanted = anyway || h->addresses.count == 0 || lr_nmasters > 0 ||
-		(node == NODE_REDIS && cluster_is_on()) || !node_serves(node);
+		(node == NODE_REDIS && cluster_is_on()) || node >= NODE_SENTINEL || !node_serves(node);
 	wanted = wanted && pg_atomic_exchange_u32(&h->wanted, 1) == 0;
 	LWLockRelease(node_lock);
 	if (wanted)
