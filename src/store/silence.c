@@ -260,7 +260,7 @@ silence_hold_off(uint32 hash)
  *
  * If the longer one in the entry would be forgotten first, it is remembered from now
  * on, an hour of it at most: a lock that is renewed repeatedly is seen with any part of
- * its lease.
+ * its lease.  One that is no longer than our lease does not keep it from being forgotten.
  */
 static uint64
 add_ttl(uint64 before, uint32 ttl)
@@ -268,7 +268,8 @@ add_ttl(uint64 before, uint32 ttl)
 	int64		now = lr_now() / LR_US_PER_S;
 	uint32		longer = seen_ttl(before);
 
-	if (longer > ttl && remembered_until(longer, (uint32) before) >= remembered_until(ttl, now))
+	if (longer > ttl && (ttl * LR_US_PER_S <= read_time(&shared->lease) ||
+						 remembered_until(longer, (uint32) before) >= remembered_until(ttl, now)))
 		return before;
 	return (uint64) Max(ttl, Min(longer, TTL_REMEMBERED)) << 32 | (uint32) now;
 }
