@@ -222,7 +222,7 @@ typedef struct StoreError
 	char		detail[1024];	/* a sentence with the node's message, of several nodes a
 								 * line each; without any address, user or password */
 	char		address[128];	/* for the server log and pg_monitor only */
-	const char *hint;			/* static text or NULL */
+	const char *hint;			/* NULL, or text that lasts until the next batch */
 } StoreError;
 
 typedef enum StoreStep

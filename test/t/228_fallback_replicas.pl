@@ -97,7 +97,7 @@ $stop->run_to('due_batch_fill',
 	'b->nitems == 1 && b->items[0].name_len == 1 && b->items[0].min_replicas == 1');
 $stop->wait_for_stop;
 $stop->tell('set var lr_replica_timeout = 600000');
-$stop->run_to('put_off', 'item->name_len == 2 && item->min_replicas == 1');
+$stop->run_to('due_put_off', 'item->name_len == 2 && item->min_replicas == 1');
 $stop->wait_for_stop;
 $redis->cmd('ACL', 'SETUSER', 'default', 'allkeys');
 $stop->let_go;

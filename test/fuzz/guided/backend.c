@@ -174,7 +174,7 @@ redis_target_is_no_master(const RedisTarget *t)
 }
 
 void
-redis_target_want_addresses(const RedisTarget *t, uint32 why)
+redis_target_want_addresses(const RedisTarget *t, bool anyway)
 {
 }
 

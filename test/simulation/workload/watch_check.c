@@ -299,6 +299,20 @@ asked_until(LrIndex hold)
 	const LrHold *h = &lt_holds[hold];
 	int64		deadline = lt_deadline(hold);
 	int64		until = Max(h->lasts + (lt_is_left(h) ? lr_call_budget() : server_clock()), deadline);
+	static struct
+	{
+		uint64		owner;
+		int64		lasts;
+	}			had[SIM_MAX_LOCKS];
+
+	/* A renewal from before may run at any time: its node, or the watchdog, may stand still. */
+	if (!lt_is_left(h))
+	{
+		had[hold].owner = h->claim.owner;
+		had[hold].lasts = h->lasts;
+	}
+	else if (had[hold].owner == h->claim.owner)
+		until = Max(until, server_clock() + had[hold].lasts);
 
 	if (deadline > server_clock() && deadline != LR_NEVER)
 		until = Max(until, deadline + lr_call_budget());
