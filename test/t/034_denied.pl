@@ -214,4 +214,16 @@ cmp_ok($redis->rejected_calls('eval', 'evalsha'), '<', 250, 'nor released one by
 signal_watchdog('CONT');
 clean_up('all refused');
 
+# All of the first command are, and one of the next.
+allow();
+$holder->query(q{SELECT redis_lock('other' || i) FROM generate_series(1, 2) i});
+$holder->query(q{SELECT redis_read_lock(CASE i WHEN 9 THEN 'other' ELSE 'app:' END || i) FROM generate_series(1, 9) i});
+signal_watchdog('STOP');
+forbid();
+$redis->cmd('ACL', 'SETUSER', 'bob', '~*app:*');
+$holder->query_warns('SELECT redis_unlock_all()', '11', '58000', $denied, 'some cannot be released');
+is(scalar(grep { /app:/ } $redis->all_keys), 0, 'but those that may be are');
+signal_watchdog('CONT');
+clean_up('some refused');
+
 end_test($node, $redis);
