@@ -416,7 +416,10 @@ ask_send(StoreOp *ops, int nops, int64 deadline, StoreAnswered answered,
 	return ask_one_store(ops[0].store, ops, nops, deadline, STORE_POLL, answered, progress);
 }
 
-void
+/*
+ * ask_abandon --- give each unfinished operation an outcome
+ */
+static void
 ask_abandon(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
@@ -481,6 +484,54 @@ ask_close(void)
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] != NULL && lr_store(i)->disconnect != NULL)
 			lr_store(i)->disconnect(store_handle[i]);
+}
+
+/* ----------
+ * What is pending
+ *
+ * FATAL does not even pass PG_CATCH, and by the time that the session cleans up, the abort
+ * has freed the memory of its statement.  So this is static, and the operations are in
+ * memory of their own.
+ * ----------
+ */
+
+Pending		pending = {.notification = LR_NONE,.lock = LR_NONE};
+
+void
+pending_begin(int nops, void (*give_up) (StoreOp *op))
+{
+	Assert(pending.give_up == NULL);
+	pending.nops = nops;
+	pending.give_up = give_up;
+}
+
+void
+pending_end(void)
+{
+	pending.give_up = NULL;
+	pending.nops = 0;
+}
+
+/*
+ * pending_abandon --- see session_int.h
+ *
+ * It is all forgotten first, so that nothing is given up twice.
+ */
+void
+pending_abandon(void)
+{
+	Pending		was = pending;
+
+	pending_end();
+	pending.notification = pending.lock = LR_NONE;
+	if (was.give_up != NULL)
+		ask_abandon();
+	for (int i = 0; i < was.nops; i++)
+		was.give_up(&was.ops[i]);
+	if (was.notification != LR_NONE)
+		lt_pass_on(was.notification);
+	if (was.lock != LR_NONE)
+		lt_pass_on(was.lock);
 }
 
 /* ----------

@@ -14,7 +14,7 @@
  *	 again                              WAITING ──► HELD ────────────────► in the index
  *
  * If anything raises on the way, the lock stays as it is then: lost.  The notification
- * and the new hold are in one static structure, for the abort or the end of the session.
+ * and the new hold are pending, and pending_abandon() passes them on.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -90,35 +90,6 @@ condition_require_own(const LrName *name, const HeldEntry *entry, const HoldView
 /* Rows needed once the lock is released: for the wait, and for the lock again. */
 #define MONITOR_ROWS		2
 
-/* The wait in progress; LR_NONE: the session does not hold it. */
-typedef struct Monitor
-{
-	KindId		kind;			/* of the notification */
-	LrIndex		notification;
-	LrIndex		lock;			/* the lock, acquired again, but not in the index yet */
-} Monitor;
-
-static Monitor monitor = {.notification = LR_NONE,.lock = LR_NONE};
-
-/*
- * monitor_sleep --- release the lock, and wait until a client notifies
- */
-static bool
-monitor_sleep(const LrName *name, LrIndex lock, const uint8 *id, int64 wait_us)
-{
-	AcquireRequest request;
-
-	memset(&request, 0, sizeof(request));
-	request.terms.kind = monitor.kind;
-	request.terms.scope = SCOPE_SESSION;
-	request.terms.lease_ms = lr_wait_lease;
-	request.terms.renewed = true;
-	memcpy(request.terms.id, id, STORE_ID_LEN);
-	request.wait_us = wait_us == WAIT_FOREVER ? WAIT_FOREVER : Max(wait_us, 1);
-	request.gives_back = lock;
-	return wait_for_lock(name, &request, &monitor.notification);
-}
-
 /*
  * monitor_take_again --- acquire the lock again on its former terms
  */
@@ -137,17 +108,17 @@ monitor_take_again(const LrName *name, const HoldView *before)
 	request.terms.on_lost = part->on_lost;
 	request.terms.min_replicas = part->min_replicas;
 	request.wait_us = WAIT_FOREVER;
-	(void) wait_for_lock(name, &request, &monitor.lock);
+	(void) wait_for_lock(name, &request, &pending.lock);
 	request.fenced = before->fence != 0;
 	if (request.fenced)
-		(void) session_mint(name, monitor.lock, &request, 0);
+		(void) session_mint(name, pending.lock, &request, 0);
 	if (part->count > 1)
 	{
 		HoldView	view;
 
-		lt_look(monitor.lock, &view);
+		lt_look(pending.lock, &view);
 		view.scope[SCOPE_SESSION].count = part->count;
-		(void) lt_set_scope(monitor.lock, SCOPE_SESSION, &view.scope[SCOPE_SESSION], 0, 0);
+		(void) lt_set_scope(pending.lock, SCOPE_SESSION, &view.scope[SCOPE_SESSION], 0, 0);
 	}
 }
 
@@ -158,10 +129,10 @@ monitor_take_again(const LrName *name, const HoldView *before)
  * watchdog passes the notification on, and the next waiter wakes up for nothing.
  */
 static void
-monitor_end_notification(const LrName *name)
+monitor_end_notification(const LrName *name, KindId kind)
 {
-	HeldKey		key = held_key(name, monitor.kind);
-	LrIndex		notification = monitor.notification;
+	HeldKey		key = held_key(name, kind);
+	LrIndex		notification = pending.notification;
 	HoldView	view;
 	StoreOp		op;
 
@@ -169,30 +140,18 @@ monitor_end_notification(const LrName *name)
 		return;
 	if (lt_begin_release(notification, false, &view) == RELEASE_LOST)
 	{
-		monitor.notification = LR_NONE;
+		pending.notification = LR_NONE;
 		lt_drop_lost(notification);
 		return;
 	}
 	ask_prepare_held(&op, STORE_RELEASE, &key, &view);
 	op.args.acted = true;
 	ask_run_until(&op, 1, lr_now() + lr_call_budget(), STORE_POLL, NULL);
-	monitor.notification = LR_NONE;
+	pending.notification = LR_NONE;
 	if (op.outcome == STORE_OK || op.outcome == STORE_GONE)
 		lt_end_release(notification, &op);
 	else
 		lt_orphan(notification, op.sent.at);
-}
-
-/* Pass on what a failed wait still holds; to call this twice does no harm. */
-void
-monitor_abandon(void)
-{
-	if (monitor.notification != LR_NONE)
-		lt_pass_on(monitor.notification);
-	monitor.notification = LR_NONE;
-	if (monitor.lock != LR_NONE)
-		lt_pass_on(monitor.lock);
-	monitor.lock = LR_NONE;
 }
 
 /*
@@ -203,7 +162,7 @@ monitor_abandon(void)
  */
 static bool
 monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
-			 const uint8 *id, int64 wait_us)
+			 const AcquireRequest *sleep)
 {
 	KindId		kind = entry->key.kind;
 	LrIndex		before = entry->hold;
@@ -212,13 +171,13 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 
 	if (!lt_stock_rows(MONITOR_ROWS))
 		report_table_full();
-	notified = monitor_sleep(name, before, id, wait_us);
+	notified = wait_for_lock(name, sleep, &pending.notification);
 	monitor_take_again(name, view);
-	monitor_end_notification(name);
+	monitor_end_notification(name, sleep->terms.kind);
 	lt_return_rows();
 	now = held_find(name, kind);
-	held_replace(now, monitor.lock);
-	monitor.lock = LR_NONE;
+	held_replace(now, pending.lock);
+	pending.lock = LR_NONE;
 	lt_drop_lost(before);
 	return notified;
 }
@@ -233,14 +192,23 @@ session_condition_wait(const LrName *name, KindId kind, const uint8 *id, int64 w
 {
 	HeldEntry  *entry;
 	HoldView	view;
+	AcquireRequest sleep;
 
 	entry = condition_require_lock(name, lr_kind(kind)->condition_of, &view);
 	condition_require_own(name, entry, &view);
 	request_require_store(kind, view.store);
-	monitor.kind = kind;
 	track_warn_snapshot(SCOPE_SESSION);
 	track_warn_early_unlock();
-	return monitor_wait(name, entry, &view, id, wait_us);
+
+	memset(&sleep, 0, sizeof(sleep));
+	sleep.terms.kind = kind;
+	sleep.terms.scope = SCOPE_SESSION;
+	sleep.terms.lease_ms = lr_wait_lease;
+	sleep.terms.renewed = true;
+	memcpy(sleep.terms.id, id, STORE_ID_LEN);
+	sleep.wait_us = wait_us == WAIT_FOREVER ? WAIT_FOREVER : Max(wait_us, 1);
+	sleep.gives_back = entry->hold;
+	return monitor_wait(name, entry, &view, &sleep);
 }
 
 /* The store checks, too, that the session holds the lock. */

@@ -63,9 +63,9 @@ typedef struct Multi
  * store decides.  When it has answered, each lock is entered into the lock table at
  * once, or left to the watchdog.
  *
- * As with one acquire (waiting.c), the state that needs cleaning up is in a static
- * structure.  Its arrays and the names are in a context of our own: the abort of a session
- * that ends frees the memory of its statement before it cleans up.
+ * If the request is given up, it still needs the names.  So these are in a context of our
+ * own: the abort of a session that ends frees the memory of its statement before it cleans
+ * up.
  * ----------
  */
 
@@ -76,12 +76,8 @@ typedef enum AtOnceResult
 	AT_ONCE_NOT					/* all or some failed for another reason: ask one by one */
 } AtOnceResult;
 
-/* The request that is under way, or not dealt with yet */
-static struct
-{
-	const Multi *m;				/* the call; NULL: there is none */
-	StoreOp    *ops;			/* one for each fresh key; STORE_PENDING: done with */
-}			once;
+/* The call whose request is pending: one operation for each fresh key */
+static const Multi *once;
 
 /* Memory of the last call */
 static MemoryContext multi_context = NULL;
@@ -114,6 +110,17 @@ once_is_free(const Multi *m, bool *sent)
 }
 
 /*
+ * once_give_up --- the lock may have been granted: the watchdog releases it
+ */
+static void
+once_give_up(StoreOp *op)
+{
+	if (op->outcome == STORE_OK || op->outcome == STORE_UNKNOWN ||
+		op->outcome == STORE_UNCONFIRMED)
+		lt_orphan_unqueued(once->fresh[op - pending.ops], &once->request.terms, op);
+}
+
+/*
  * once_prepare --- prepare one create for each key, with an owner number of its own
  */
 static void
@@ -121,11 +128,10 @@ once_prepare(const Multi *m, StoreId store)
 {
 	const LockTerms *terms = &m->request.terms;
 
-	once.ops = palloc(sizeof(StoreOp) * m->nfresh);
 	for (int i = 0; i < m->nfresh; i++)
 	{
 		HeldKey		key = held_key(m->fresh[i], terms->kind);
-		StoreOp    *op = &once.ops[i];
+		StoreOp    *op = &pending.ops[i];
 
 		ask_prepare(op, STORE_CREATE, &key, store);
 		op->owner = lr_new_owner();
@@ -134,30 +140,8 @@ once_prepare(const Multi *m, StoreId store)
 		op->args.together = m->nfresh;
 	}
 	held_reserve(m->nfresh);
-	once.m = m;
-}
-
-/*
- * The watchdog releases locks whose request was not answered, and those that were
- * granted but cannot be kept.
- */
-void
-at_once_abandon(void)
-{
-	const Multi *m = once.m;
-
-	if (m == NULL)
-		return;
-	once.m = NULL;
-	ask_abandon();
-	for (int i = 0; i < m->nfresh; i++)
-	{
-		StoreOp    *op = &once.ops[i];
-
-		if (op->outcome == STORE_OK || op->outcome == STORE_UNKNOWN ||
-			op->outcome == STORE_UNCONFIRMED)
-			lt_orphan_unqueued(m->fresh[i], &m->request.terms, op);
-	}
+	once = m;
+	pending_begin(m->nfresh, once_give_up);
 }
 
 /*
@@ -167,7 +151,7 @@ static int
 once_find_obstacle(const Multi *m)
 {
 	for (int i = 0; i < m->nfresh; i++)
-		if (once.ops[i].answer.value != STORE_VALUE_NONE)
+		if (pending.ops[i].answer.value != STORE_VALUE_NONE)
 			return i;
 	return 0;
 }
@@ -190,7 +174,7 @@ once_keep_granted(const Multi *m)
 
 	for (int i = 0; i < m->nfresh; i++)
 	{
-		StoreOp    *op = &once.ops[i];
+		StoreOp    *op = &pending.ops[i];
 		LrIndex		hold;
 		GrantResult result;
 		HeldEntry  *entry;
@@ -201,7 +185,7 @@ once_keep_granted(const Multi *m)
 			ask_distrust(op);	/* for the error, if the master has changed */
 			stale |= op->outcome == STORE_UNKNOWN;
 		}
-		op->outcome = STORE_PENDING;
+		op->outcome = STORE_PENDING;	/* done with */
 		too_late |= result == GRANT_TOO_LATE;
 		if (result != GRANTED)
 			continue;
@@ -210,7 +194,7 @@ once_keep_granted(const Multi *m)
 		track_acquired(entry, terms->scope);
 	}
 	lr_count_many(STAT_ACQUIRES, had);
-	once.m = NULL;
+	pending_end();
 
 	if (too_late)
 		wait_report_too_late(terms);
@@ -278,13 +262,13 @@ at_once_take(const Multi *m)
 	if (sent)
 		return AT_ONCE_NOT;
 	once_prepare(m, store);
-	ask_run_many(once.ops, m->nfresh);
+	ask_run_many(pending.ops, m->nfresh);
 
 	which = once_find_obstacle(m);
-	op = &once.ops[which];
+	op = &pending.ops[which];
 	if (op->outcome == STORE_OK)
 		return once_keep_granted(m) ? AT_ONCE_HAD : AT_ONCE_NOT;
-	at_once_abandon();
+	pending_abandon();
 	if (op->outcome == STORE_BUSY)
 		return AT_ONCE_BUSY;
 	if (op->outcome == STORE_WRONG_TYPE)
@@ -385,7 +369,7 @@ multi_undo_fresh(const Multi *m, const LrName *name)
 static void
 multi_undo(Multi *m)
 {
-	at_once_abandon();
+	pending_abandon();
 	for (int i = m->nagain - 1; i >= 0; i--)
 	{
 		if (m->again[i].taken)

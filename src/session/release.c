@@ -44,16 +44,12 @@ typedef struct ReleaseItem
 } ReleaseItem;
 
 /*
- * The batch that is being released.  Its arrays are reserved before locks are acquired.
+ * The batch that is being released, whose operations are pending (ask.c).  The arrays are
+ * reserved before locks are acquired.
  */
 typedef struct ReleaseBatch
 {
-	bool		active;
-	int			n;
-	int			nhanded;		/* locks that were handed over to sessions of this server
-								 * instead */
-	int			size;
-	StoreOp    *ops;
+	int			size;			/* of both arrays */
 	ReleaseItem *items;			/* for each operation: StoreArgs.item */
 	ReleaseTally tally;			/* of what is done */
 } ReleaseBatch;
@@ -87,7 +83,7 @@ static void
 release_resize(int size)
 {
 	batch.size = Min(batch.size, size);
-	batch.ops = release_resize_array(batch.ops, sizeof(StoreOp) * (Size) size);
+	pending.ops = release_resize_array(pending.ops, sizeof(StoreOp) * (Size) size);
 	batch.items = release_resize_array(batch.items,
 									   sizeof(ReleaseItem) * (Size) size);
 	batch.size = size;
@@ -108,70 +104,8 @@ release_reserve(int n)
 {
 	n = Max(n + counts_pending, BATCH_SIZE_FIRST);
 	if (n > batch.size ||
-		(!batch.active && batch.size > BATCH_SIZE_KEPT && n <= batch.size / 4))
+		(pending.give_up == NULL && batch.size > BATCH_SIZE_KEPT && n <= batch.size / 4))
 		release_resize(pg_nextpower2_32(n));
-}
-
-/* ----------
- * Filling it
- * ----------
- */
-
-/* For how long the key is to stay locked after its release (ms). */
-static int64
-release_keep_ms(const HoldView *view)
-{
-	if (view->keep_until == 0)
-		return 0;
-	return lr_later(lr_ms_up(view->keep_until - lr_now()), 0);
-}
-
-/*
- * release_add --- see session_int.h
- *
- * If a session of this server waits for the lock, it is handed over instead.  A loss is
- * recorded before the hold is dropped, so that the commit knows about it even if
- * something raises later.
- */
-bool
-release_add(HeldEntry *entry, bool reported, HoldView *view)
-{
-	ReleaseItem *item = &batch.items[batch.n];
-	StoreOp    *op = &batch.ops[batch.n];
-	LrIndex		hold = entry->hold;
-
-	item->key = entry->key;
-	item->taken_in = track_taken_in(entry);
-	item->copy = view;
-	item->done = false;
-	held_delete(entry);
-	switch (lt_begin_release(hold, false, &item->view))
-	{
-		case RELEASE_LOST:
-			if (reported)
-				track_unlocked_loss(&item->key, &item->view, item->taken_in);
-			if (view != NULL)
-				*view = item->view;
-			lt_drop_lost(hold);
-			return false;
-		case RELEASE_HANDED_OVER:
-			batch.nhanded++;
-			break;
-		case RELEASE_IN_STORE:
-			ask_prepare_held(op, STORE_RELEASE, &item->key, &item->view);
-			op->args.item = batch.n++;
-			op->hold = hold;
-			op->outcome = STORE_DOWN;	/* until it is sent */
-			op->keep_ms = release_keep_ms(&item->view);
-			if (op->keep_ms > 0)
-				silence_saw_ttl(item->key.hash, op->keep_ms);
-	}
-	batch.active = true;
-	if (view != NULL)
-		*view = item->view;
-	if (!reported)
-		item->view.guard = GUARD_OFF;
-	return true;
 }
 
 /* ----------
@@ -189,20 +123,6 @@ count_prepare(StoreOp *op, const HeldKey *key, LrIndex hold)
 	op->hold = hold;
 	op->owner = lt_owner(hold);
 	op->amount = lt_owed_amount(hold);
-}
-
-void
-release_add_count(const HeldKey *key, LrIndex hold)
-{
-	ReleaseItem *item = &batch.items[batch.n];
-
-	memset(item, 0, sizeof(ReleaseItem));
-	item->view.kind = key->kind;
-	count_prepare(&batch.ops[batch.n], key, hold);
-	batch.ops[batch.n].args.item = batch.n;
-	batch.n++;
-	batch.active = true;
-	counts_pending--;
 }
 
 /* A store with messages notifies the sessions of this server, too. */
@@ -262,6 +182,8 @@ release_note_gone(const StoreOp *op, ReleaseItem *item)
 	losses_add(MyProcPid, op->name, op->name_len, view->scope, &view->lost);
 
 	batch.tally.gone++;
+	lr_count(STAT_LOSSES);
+	lr_wake_watchdog();
 	if (item->copy != NULL)
 		*item->copy = *view;
 }
@@ -283,6 +205,7 @@ release_finish_one(const StoreOp *op)
 	{
 		case STORE_OK:
 			tally->released++;
+			lr_count(STAT_RELEASES);
 			lt_end_release(op->hold, op);
 			break;
 		case STORE_GONE:
@@ -292,6 +215,7 @@ release_finish_one(const StoreOp *op)
 			break;
 		default:
 			tally->unanswered++;
+			lr_count(STAT_RELEASES);
 			tally->failure = op->outcome;
 			lt_orphan(op->hold, op->sent.at);
 	}
@@ -307,9 +231,9 @@ release_finish_one(const StoreOp *op)
 static void
 release_take_answers(void)
 {
-	for (int i = 0; i < batch.n; i++)
+	for (int i = 0; i < pending.nops; i++)
 	{
-		const StoreOp *op = &batch.ops[i];
+		const StoreOp *op = &pending.ops[i];
 
 		if (op->kind == STORE_RELEASE &&
 			(op->outcome == STORE_OK || op->outcome == STORE_GONE ||
@@ -318,50 +242,128 @@ release_take_answers(void)
 	}
 }
 
+/*
+ * release_settle --- apply the outcome; a lock without an answer is left to the watchdog
+ */
 static void
-release_end_batch(void)
+release_settle(StoreOp *op)
 {
-	memset(&batch.tally, 0, sizeof(ReleaseTally));
-	batch.n = 0;
-	batch.nhanded = 0;
-	batch.active = false;
+	if (op->kind == STORE_TALLY)
+		release_finish_count(op);
+	else
+		release_finish_one(op);
 }
 
 /*
- * release_finish --- apply the outcomes; locks without an answer are left to the
- * watchdog
- *
- * Never raises.
+ * release_give_up --- the same when the statement of the batch has ended
+ */
+static void
+release_give_up(StoreOp *op)
+{
+	batch.items[op->args.item].copy = NULL;
+	release_settle(op);
+}
+
+/*
+ * release_finish --- end the batch; never raises
  */
 static ReleaseTally
 release_finish(void)
 {
-	ReleaseTally tally;
+	for (int i = 0; i < pending.nops; i++)
+		release_settle(&pending.ops[i]);
+	pending_end();
+	return batch.tally;
+}
 
-	for (int i = 0; i < batch.n; i++)
-		if (batch.ops[i].kind == STORE_TALLY)
-			release_finish_count(&batch.ops[i]);
-		else
-			release_finish_one(&batch.ops[i]);
-	tally = batch.tally;
-	tally.released += batch.nhanded;
-	lr_count_many(STAT_RELEASES, tally.released + tally.unanswered);
-	lr_count_many(STAT_LOSSES, tally.gone);
-	if (tally.gone > 0)
-		lr_wake_watchdog();
-	release_end_batch();
-	return tally;
+/* ----------
+ * Filling it
+ * ----------
+ */
+
+/*
+ * release_begin --- begin a batch, unless one has begun
+ */
+static void
+release_begin(void)
+{
+	if (pending.give_up == release_give_up)
+		return;
+	memset(&batch.tally, 0, sizeof(ReleaseTally));
+	pending_begin(0, release_give_up);
+}
+
+/* For how long the key is to stay locked after its release (ms). */
+static int64
+release_keep_ms(const HoldView *view)
+{
+	if (view->keep_until == 0)
+		return 0;
+	return lr_later(lr_ms_up(view->keep_until - lr_now()), 0);
+}
+
+/*
+ * release_add --- see session_int.h
+ *
+ * If a session of this server waits for the lock, it is handed over instead.  A loss is
+ * recorded before the hold is dropped, so that the commit knows about it even if
+ * something raises later.
+ */
+bool
+release_add(HeldEntry *entry, bool reported, HoldView *view)
+{
+	ReleaseItem *item = &batch.items[pending.nops];
+	StoreOp    *op = &pending.ops[pending.nops];
+	LrIndex		hold = entry->hold;
+
+	item->key = entry->key;
+	item->taken_in = track_taken_in(entry);
+	item->copy = view;
+	item->done = false;
+	held_delete(entry);
+	switch (lt_begin_release(hold, false, &item->view))
+	{
+		case RELEASE_LOST:
+			if (reported)
+				track_unlocked_loss(&item->key, &item->view, item->taken_in);
+			if (view != NULL)
+				*view = item->view;
+			lt_drop_lost(hold);
+			return false;
+		case RELEASE_HANDED_OVER:
+			release_begin();
+			batch.tally.released++;
+			lr_count(STAT_RELEASES);
+			break;
+		case RELEASE_IN_STORE:
+			release_begin();
+			ask_prepare_held(op, STORE_RELEASE, &item->key, &item->view);
+			op->args.item = pending.nops++;
+			op->hold = hold;
+			op->outcome = STORE_DOWN;	/* until it is sent */
+			op->keep_ms = release_keep_ms(&item->view);
+			if (op->keep_ms > 0)
+				silence_saw_ttl(item->key.hash, op->keep_ms);
+	}
+	if (view != NULL)
+		*view = item->view;
+	if (!reported)
+		item->view.guard = GUARD_OFF;
+	return true;
 }
 
 void
-release_clean_up(void)
+release_add_count(const HeldKey *key, LrIndex hold)
 {
-	if (!batch.active)
-		return;
-	ask_abandon();
-	for (int i = 0; i < batch.n; i++)
-		batch.items[i].copy = NULL; /* its statement has ended */
-	(void) release_finish();
+	ReleaseItem *item = &batch.items[pending.nops];
+
+	release_begin();
+	memset(item, 0, sizeof(ReleaseItem));
+	item->view.kind = key->kind;
+	count_prepare(&pending.ops[pending.nops], key, hold);
+	pending.ops[pending.nops].args.item = pending.nops;
+	pending.nops++;
+	counts_pending--;
 }
 
 /* ----------
@@ -387,8 +389,8 @@ release_compare(const void *a, const void *b)
 static void
 release_sort(void)
 {
-	if (batch.n > 1)
-		qsort(batch.ops, batch.n, sizeof(StoreOp), release_compare);
+	if (pending.nops > 1)
+		qsort(pending.ops, pending.nops, sizeof(StoreOp), release_compare);
 }
 
 /* If this raises, the batch is empty afterwards. */
@@ -397,10 +399,11 @@ release_run(int64 deadline, StoreStep how)
 {
 	ReleaseTally tally;
 
+	release_begin();
 	release_sort();
 	PG_TRY();
 	{
-		ask_run_until(batch.ops, batch.n, deadline, how, release_take_answers);
+		ask_run_until(pending.ops, pending.nops, deadline, how, release_take_answers);
 	}
 	PG_FINALLY();
 	{
@@ -445,7 +448,7 @@ release_patience(int n)
 void
 release_run_at_end(void)
 {
-	(void) release_run(lr_now() + release_patience(batch.n), STORE_POLL);
+	(void) release_run(lr_now() + release_patience(pending.nops), STORE_POLL);
 }
 
 /*
@@ -464,16 +467,16 @@ release_may_be_sent(void)
 	bool		notified = notified_elsewhere;
 
 	notified_elsewhere = false;
-	if (notified || lr_release_wait != RELEASE_WAIT_SENT || batch.n == 0 ||
+	if (notified || lr_release_wait != RELEASE_WAIT_SENT || pending.nops == 0 ||
 		!lr_watchdog_running())
 		return false;
-	for (int i = 0; i < batch.n; i++)
+	for (int i = 0; i < pending.nops; i++)
 	{
-		const StoreOp *op = &batch.ops[i];
+		const StoreOp *op = &pending.ops[i];
 		const HoldView *view = &batch.items[op->args.item].view;
 		const LockKind *kind = lr_kind(view->kind);
 
-		if (op->store != batch.ops[0].store ||
+		if (op->store != pending.ops[0].store ||
 			op->keep_ms > 0 || view->awaited || view->place != lr_place ||
 			view->of_old_master || ask_min_replicas(view) > 0 ||
 			kind->each_own || kind->passing || kind->ownerless)
@@ -504,16 +507,16 @@ release_end_transaction(void)
 		return;
 	}
 	release_sort();
-	if (!ask_send(batch.ops, batch.n, lr_now() + release_patience(batch.n),
+	if (!ask_send(pending.ops, pending.nops, lr_now() + release_patience(pending.nops),
 				  release_answered, release_take_answers))
 	{
 		(void) release_finish();
 		return;
 	}
-	for (int i = 0; i < batch.n; i++)
-		lt_leave_sent(batch.ops[i].hold);
-	lr_count_many(STAT_RELEASES, batch.n + batch.nhanded);
-	release_end_batch();
+	for (int i = 0; i < pending.nops; i++)
+		lt_leave_sent(pending.ops[i].hold);
+	lr_count_many(STAT_RELEASES, pending.nops);
+	pending_end();
 }
 
 static void

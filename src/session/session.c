@@ -50,6 +50,7 @@ session_enter(void)
 		return;
 
 	ask_open();
+	release_reserve(0);
 	lt_session_enter();
 	on_shmem_exit(session_at_exit, 0);
 	entered = true;

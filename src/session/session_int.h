@@ -35,12 +35,6 @@ extern void wait_nap(int64 ms, uint32 event);
 /* Raise an error: the lock was granted only after its lease had ended. */
 extern void wait_report_too_late(const LockTerms *terms);
 
-/*
- * Clean up an acquire that was left by an error or by the end of the session.
- * Does nothing if there is none.  Never raises.
- */
-extern void wait_abandon(void);
-
 /* A batch of releases. */
 
 /* How a batch of releases ended. */
@@ -109,18 +103,6 @@ extern int64 release_patience(int n);
  */
 extern ReleaseTally release_everything(void);
 
-/* Finish a batch that an error has interrupted.  Never raises. */
-extern void release_clean_up(void);
-
-/* ----------
- * What multi.c and condition.c clean up after an error, or at the end of the session.
- * They do nothing if there is nothing, and never raise.
- * ----------
- */
-
-extern void at_once_abandon(void);
-extern void monitor_abandon(void);
-
 /* ----------
  * unowned.c: What belongs to no session.
  * ----------
@@ -135,9 +117,6 @@ extern bool unreturned_is_empty(void);
 
 /* An entry of an aborted transaction or subtransaction is not to be counted.  Never raises. */
 extern void counts_undo(const Track *t);
-
-/* Leave the request under way, after an error or before the session ends. */
-extern void counts_abandon(void);
 
 /* ----------
  * guard.c: Do the locks of the session allow the transaction to commit?
@@ -174,6 +153,33 @@ extern void long_wait_acquired(const LrName *name);
  * ask.c: Requests of this backend to the stores.
  * ----------
  */
+
+/*
+ * What an error or the end of the session would leave behind: the operations of an
+ * acquire, a batch or a count, from before they are sent until they are dealt with; and
+ * what a wait for a condition has.
+ */
+typedef struct Pending
+{
+	void		(*give_up) (StoreOp *op);	/* deals with an operation that nobody waits for
+											 * any more; NULL: there is none */
+	StoreOp    *ops;			/* with room for those of any call; see
+								 * release_reserve() */
+	int			nops;
+
+	/* Holds of this session that are not in its index; LR_NONE: it does not have it. */
+	LrIndex		notification;
+	LrIndex		lock;			/* acquired again */
+} Pending;
+
+extern Pending pending;
+
+/* The first nops of pending.ops are pending; and no operation is, any more. */
+extern void pending_begin(int nops, void (*give_up) (StoreOp *op));
+extern void pending_end(void);
+
+/* Clean up whatever is pending, if anything is.  Never raises, nor waits. */
+extern void pending_abandon(void);
 
 /* Keep an idle connection while a lock call runs ("keep"), or no longer. */
 extern void idle_keep(bool keep);
@@ -222,12 +228,6 @@ extern void ask_run_until(StoreOp *ops, int nops, int64 deadline, StoreStep how,
 /* The same, interruptible, for as long as a call may take; and for one operation. */
 extern void ask_run_many(StoreOp *ops, int nops);
 extern void ask_run(StoreOp *op);
-
-/*
- * Give each unfinished operation an outcome.  To be called by those who clean up after
- * FATAL, if their operations are in memory that is still there.
- */
-extern void ask_abandon(void);
 
 /*
  * The same for releases in one store, with STORE_POLL.  True: the store has sent them,

@@ -44,12 +44,8 @@ static bool job_failed = false;
 static void
 xact_clean_up(void)
 {
-	at_once_abandon();
-	counts_abandon();
-	wait_abandon();
-	monitor_abandon();
+	pending_abandon();
 	lt_return_rows();
-	release_clean_up();
 }
 
 /* ----------

@@ -382,13 +382,6 @@ unreturned_forget_some(const char *name, int len, KindId kind, int64 amount)
  * ----------
  */
 
-/* The request of counts_now() that is under way. */
-static struct
-{
-	bool		active;
-	StoreOp		op;
-}			counting;
-
 /*
  * counts_is_open --- may the request have run unanswered, or may it still run?
  *
@@ -405,41 +398,28 @@ counts_is_open(const StoreOp *op)
 }
 
 /*
- * counts_settle --- apply an outcome to its record; false: the watchdog goes on
+ * counts_settle --- apply an outcome to its record; if it is open, the watchdog goes on
  *
  * A refusal is an error for the caller.
  *
  * Permits that are released now, or will be, must not be released a second time if the
  * statement that took them fails.
  */
-static bool
-counts_settle(const StoreOp *op)
+static void
+counts_settle(StoreOp *op)
 {
 	if (counts_is_open(op) || op->outcome == STORE_OK)
 		unreturned_forget_some(op->name, op->name_len, op->lock_kind, op->amount);
 	if (counts_is_open(op))
-	{
 		lt_leave_owed(op->hold, op);
-		return false;
-	}
-	count_done(op);
-	return true;
+	else
+		count_done(op);
 }
 
 /* ----------
  * Now
  * ----------
  */
-
-void
-counts_abandon(void)
-{
-	if (!counting.active)
-		return;
-	counting.active = false;
-	ask_abandon();
-	(void) counts_settle(&counting.op);
-}
 
 /*
  * If a former master has answered, the present one may not have got the change from it: the
@@ -449,7 +429,7 @@ bool
 counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 {
 	HeldKey		key = held_key(name, kind);
-	StoreOutcome outcome;
+	StoreOp    *op = pending.ops;
 	LrIndex		hold;
 
 	request_require_number(kind, name);
@@ -457,23 +437,23 @@ counts_now(const LrName *name, KindId kind, int64 amount, int64 *left)
 	if (!lt_owe(name, kind, SCOPE_SESSION, amount, &hold))
 		report_table_full();
 	key.data = lt_hold_name(hold);
-	count_prepare(&counting.op, &key, hold);
-	counting.active = true;
-	ask_run(&counting.op);
-	ask_distrust(&counting.op);
-	counting.active = false;
+	count_prepare(op, &key, hold);
+	pending_begin(1, counts_settle);
+	ask_run(op);
+	ask_distrust(op);
+	pending_end();
 
-	outcome = counting.op.outcome;
-	*left = counting.op.answer.available;
-	if (!counts_settle(&counting.op))
+	*left = op->answer.available;
+	counts_settle(op);
+	if (counts_is_open(op))
 	{
-		ask_report_failure(WARNING, outcome);
+		ask_report_failure(WARNING, op->outcome);
 		return false;
 	}
-	if (outcome == STORE_WRONG_TYPE)
-		report_wrong_type(name, &counting.op);
-	if (outcome != STORE_OK)
-		ask_report_failure(ERROR, outcome);
+	if (op->outcome == STORE_WRONG_TYPE)
+		report_wrong_type(name, op);
+	if (op->outcome != STORE_OK)
+		ask_report_failure(ERROR, op->outcome);
 	return true;
 }
 

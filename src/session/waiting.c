@@ -9,10 +9,9 @@
  * asks once more, then sleeps until it is notified or the holder's lease ends.
  *
  * An acquire can end at any moment by an error, and a FATAL error does not even pass
- * PG_CATCH.  So everything to clean up is in one static structure, and
- * wait_abandon() ends the acquire in any state.  Three things must not
- * remain: a place in the queue, a hold record, and a lock in the store whose
- * reply nobody has read.
+ * PG_CATCH.  So its operation is pending (ask.c) all the time, and wait_give_up() ends the
+ * acquire in any state.  Three things must not remain: a place in the queue, a hold record,
+ * and a lock in the store whose reply nobody has read.
  *
  * Copyright (c) 2026, lockredis contributors
  *
@@ -72,7 +71,6 @@
 /* The acquire in progress. */
 typedef struct Acquire
 {
-	bool		active;
 	bool		asking;			/* op has been sent to the store */
 	bool		handed;			/* hold is held, but not returned to the caller
 								 * yet */
@@ -107,8 +105,9 @@ typedef struct Acquire
 	bool		giving_back;	/* and its outcome has not been handled yet */
 	bool		last;			/* past the time limit: the last request, which also
 								 * ends the wait in the store */
-	StoreOp		op;				/* wait_for_lock() does not clear what follows */
-	WaitBlocker blocker;		/* the holder as last known, for wait_context() */
+	StoreOp    *op;				/* pending.ops[0] */
+	WaitBlocker blocker;		/* the holder as last known, for wait_context();
+								 * wait_for_lock() does not clear all of it */
 } Acquire;
 
 static Acquire acq;
@@ -194,7 +193,7 @@ wait_announcement(StoreId store)
 static void
 wait_note_announced(void)
 {
-	const StoreOp *op = &acq.op;
+	const StoreOp *op = acq.op;
 
 	if (acq.since_ms == 0)
 		acq.since_ms = op->answer.store_ms;
@@ -283,7 +282,7 @@ wait_end_giving_back(void)
 	if (!acq.giving_back)
 		return;
 	acq.giving_back = false;
-	lt_end_aside(acq.request->gives_back, &acq.op);
+	lt_end_aside(acq.request->gives_back, acq.op);
 }
 
 /*
@@ -292,7 +291,7 @@ wait_end_giving_back(void)
 static void
 wait_send_create(StoreId store)
 {
-	StoreOp    *op = &acq.op;
+	StoreOp    *op = acq.op;
 	int64		until = lr_now() + lr_call_budget();
 
 	ask_prepare(op, STORE_CREATE, &acq.key, store);
@@ -311,7 +310,7 @@ wait_send_create(StoreId store)
 	if (acq.request->fenced)
 		lt_ask_for_reserve(acq.hold, op);
 
-	/* If this raises an error, wait_abandon() cleans up. */
+	/* If this raises an error, wait_give_up() cleans up. */
 	if (lr_kind(acq.key.kind)->passing)
 		wait_begin_giving_back(op);
 	acq.asking = true;
@@ -332,7 +331,7 @@ wait_send_create(StoreId store)
 static bool
 wait_must_hold_off(StoreId store)
 {
-	StoreOp    *op = &acq.op;
+	StoreOp    *op = acq.op;
 	int64		left;
 
 	if (!lr_store_can(store, STORE_SERVER_ONLY))
@@ -366,7 +365,7 @@ wait_ask_store(void)
 	if (wait_must_hold_off(acq.turn))
 		return;
 	wait_send_create(acq.turn);
-	if (acq.op.outcome == STORE_LATE)
+	if (acq.op->outcome == STORE_LATE)
 		wait_send_create(acq.turn);
 }
 
@@ -381,9 +380,9 @@ wait_ask_store(void)
 static void
 wait_leave_granted(int64 retry_at)
 {
-	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(&acq.op))
+	if (lr_leaves_something(acq.key.kind) && !lt_leave_orphan(acq.op))
 		report_table_full();
-	acq.op.outcome = STORE_PENDING;
+	acq.op->outcome = STORE_PENDING;
 	acq.owner = 0;				/* an owner is used once */
 	acq.retry_at = retry_at;
 }
@@ -412,7 +411,7 @@ wait_grant(void)
 
 	for (;;)
 	{
-		GrantResult result = lt_grant(acq.hold, &acq.op, acq.judged_at,
+		GrantResult result = lt_grant(acq.hold, acq.op, acq.judged_at,
 									  &acq.request->terms);
 
 		if (result != GRANT_CONFLICT || !lr_kind(acq.key.kind)->placed)
@@ -433,7 +432,7 @@ wait_take_granted(LrIndex *hold)
 {
 	const AcquireRequest *r = acq.request;
 
-	/* No session will have it: cancel now, while wait_abandon() can still release the lock. */
+	/* No session will have it: cancel now, while wait_give_up() can still release the lock. */
 	if (lr_kind(acq.key.kind)->ownerless || r->unowned)
 		CHECK_FOR_INTERRUPTS();
 
@@ -442,11 +441,11 @@ wait_take_granted(LrIndex *hold)
 	{
 		case GRANTED:
 			if (lr_is_number(acq.key.kind))
-				ask_forget(&acq.op);
+				ask_forget(acq.op);
 			else if (lr_kind(acq.key.kind)->ownerless)
 				silence_saw_ttl(acq.name->hash, r->terms.lease_ms);
 			*hold = acq.hold;
-			acq.active = false;
+			pending_end();
 			if (!lr_kind(acq.key.kind)->passing)
 				lr_count(STAT_ACQUIRES);
 			return true;
@@ -459,7 +458,7 @@ wait_take_granted(LrIndex *hold)
 			wait_leave_granted(0);
 			return false;
 		case GRANT_DISOWNED:
-			acq.op.outcome = STORE_PENDING;
+			acq.op->outcome = STORE_PENDING;
 			acq.again = true;
 			acq.retry_at = 0;
 			wait_start_anew();
@@ -496,26 +495,26 @@ static void
 wait_plan_retry(void)
 {
 	int64		now = lr_now();
-	int64		ttl = acq.op.answer.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
-		(acq.op.answer.ttl_ms + 1) * LR_US_PER_MS;
+	int64		ttl = acq.op->answer.ttl_ms == STORE_NO_TTL ? POLL_ENDLESS :
+		(acq.op->answer.ttl_ms + 1) * LR_US_PER_MS;
 
-	if (acq.op.answer.value == STORE_VALUE_TOKEN)
+	if (acq.op->answer.value == STORE_VALUE_TOKEN)
 	{
 		/* A token lock that lockredis releases sends a message, too. */
-		if (lr_store_can(acq.op.store, STORE_HAS_PUSH))
+		if (lr_store_can(acq.op->store, STORE_HAS_PUSH))
 			(void) lt_want_subscription(acq.hold);
 		acq.retry_at = wait_poll_token(now, ttl);
 		return;
 	}
-	if (acq.op.answer.unplaced)
+	if (acq.op->answer.unplaced)
 		 /* it is woken here */ ;
-	else if (!lr_store_can(acq.op.store, STORE_HAS_PUSH))
+	else if (!lr_store_can(acq.op->store, STORE_HAS_PUSH))
 		ttl = Min(ttl, POLL_TABLE);
 	else if (!lt_want_subscription(acq.hold))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* The channel cannot be subscribed to on the node that has, or will have, the key. */
-	if (acq.op.sent.asking || cluster_may_be_moving(acq.name->data, acq.name->len))
+	if (acq.op->sent.asking || cluster_may_be_moving(acq.name->data, acq.name->len))
 		ttl = Min(ttl, POLL_UNTOLD);
 
 	/* Asking again renews an announcement or a place in the store's queue. */
@@ -537,7 +536,7 @@ wait_plan_retry(void)
 static const char *
 wait_owner_found(void)
 {
-	return acq.op.answer.value == STORE_VALUE_TOKEN ? "token" : acq.op.answer.holder;
+	return acq.op->answer.value == STORE_VALUE_TOKEN ? "token" : acq.op->answer.holder;
 }
 
 /*
@@ -548,7 +547,7 @@ wait_note_busy(void)
 {
 	acq.blocker.pid = 0;
 	strlcpy(acq.blocker.owner, wait_owner_found(), LR_OWNER_MAX);
-	lt_found_busy(acq.hold, &acq.op, acq.blocker.owner);
+	lt_found_busy(acq.hold, acq.op, acq.blocker.owner);
 }
 
 /*
@@ -600,7 +599,7 @@ wait_context(void *arg)
 	const LockKind *kind = lr_kind(acq.key.kind);
 	const char *name;
 
-	if (!acq.active || !(acq.slept || acq.asking || acq.asked_at != 0) ||
+	if (!(acq.slept || acq.asking || acq.asked_at != 0) ||
 		geterrcode() == ERRCODE_SUCCESSFUL_COMPLETION)
 		return;
 	name = lr_name_to_show_plainly(acq.name->data, acq.name->len);
@@ -685,8 +684,8 @@ wait_store_failed(StoreOutcome outcome)
 static bool
 wait_failure_is_shared(void)
 {
-	return wait_store_failed(acq.op.outcome) &&
-		!(acq.op.outcome == STORE_DENIED && acq.op.answer.own_fault);
+	return wait_store_failed(acq.op->outcome) &&
+		!(acq.op->outcome == STORE_DENIED && acq.op->answer.own_fault);
 }
 
 /*
@@ -698,8 +697,8 @@ wait_failure_is_shared(void)
 static bool
 wait_may_change(void)
 {
-	bool		refused = acq.op.outcome == STORE_REFUSED ||
-		acq.op.outcome == STORE_DENIED;
+	bool		refused = acq.op->outcome == STORE_REFUSED ||
+		acq.op->outcome == STORE_DENIED;
 
 	if (!lr_has_fallback())
 		return false;
@@ -747,19 +746,19 @@ wait_outlive_failure(void)
 {
 	bool		change;
 
-	if (acq.request->wait_us == 0 || !wait_store_failed(acq.op.outcome))
+	if (acq.request->wait_us == 0 || !wait_store_failed(acq.op->outcome))
 		return false;
 	change = wait_may_change();
-	if (!change && !wait_may_fail_over(acq.op.outcome))
+	if (!change && !wait_may_fail_over(acq.op->outcome))
 		return false;
-	if (acq.op.outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
-		!lt_leave_orphan(&acq.op))
+	if (acq.op->outcome == STORE_UNKNOWN && lr_leaves_something(acq.key.kind) &&
+		!lt_leave_orphan(acq.op))
 		return false;
-	if (acq.op.outcome == STORE_UNKNOWN)
+	if (acq.op->outcome == STORE_UNKNOWN)
 		acq.owner = 0;			/* the orphan has it */
 	lr_count(STAT_ERRORS);
-	acq.failure = acq.op.outcome;
-	acq.op.outcome = STORE_PENDING;
+	acq.failure = acq.op->outcome;
+	acq.op->outcome = STORE_PENDING;
 	acq.retry_at = lr_now() + (lr_follows_master() ? POLL_MASTER : POLL_STORE);
 	return true;
 }
@@ -769,7 +768,7 @@ wait_outlive_failure(void)
  *
  * It reserves "more" tokens for sessions to which the lock may be handed after us.
  *
- * False: the store says that the lock is gone.  If too few replicas confirm, wait_abandon()
+ * False: the store says that the lock is gone.  If too few replicas confirm, wait_give_up()
  * also fails the sessions behind us, as each of them would fail on its own.  While another node
  * may become the master soon we ask again, like a call that waits for the lock.  We stop at
  * "limit", and shortly before the lease ends, which cannot be renewed meanwhile: the lock has
@@ -783,7 +782,7 @@ wait_mint_for_handed(StoreOp *op, int64 more, int64 limit)
 	wait_forget_failures();
 	for (;;)
 	{
-		ask_prepare(op, STORE_MINT, &acq.key, acq.op.store);
+		ask_prepare(op, STORE_MINT, &acq.key, acq.op->store);
 		op->owner = lt_owner(acq.hold);
 		op->amount = more;
 		op->min_replicas = acq.request->terms.min_replicas;
@@ -840,8 +839,7 @@ wait_take_handed(LrIndex *hold, int64 limit)
 		return false;
 	}
 	*hold = acq.hold;
-	acq.active = false;
-	acq.handed = false;
+	pending_end();
 	lr_count(STAT_ACQUIRES);
 	lr_count(STAT_HANDOFFS);
 	return true;
@@ -856,9 +854,9 @@ wait_ask_as_head(LrIndex *hold)
 	wait_forget_failures();
 	wait_ask_store();
 	acq.failure = STORE_PENDING;
-	if (!wait_store_failed(acq.op.outcome))
+	if (!wait_store_failed(acq.op->outcome))
 		acq.failed_since = 0;
-	switch (acq.op.outcome)
+	switch (acq.op->outcome)
 	{
 		case STORE_OK:
 			return wait_take_granted(hold);
@@ -872,13 +870,13 @@ wait_ask_as_head(LrIndex *hold)
 		case STORE_UNCONFIRMED:
 			/* The key would be locked repeatedly while replicas are missing. */
 			acq.unreplicated = true;
-			ask_report_failure(ERROR, acq.op.outcome);
+			ask_report_failure(ERROR, acq.op->outcome);
 			break;
 		case STORE_GONE:
 			wait_report_gone();
 			break;
 		case STORE_WRONG_TYPE:
-			report_wrong_type(acq.name, &acq.op);
+			report_wrong_type(acq.name, acq.op);
 			break;
 		case STORE_MISSING:
 			report_missing(acq.name, acq.key.kind);
@@ -888,7 +886,7 @@ wait_ask_as_head(LrIndex *hold)
 			break;
 		default:
 			if (!wait_outlive_failure())
-				ask_report_failure(ERROR, acq.op.outcome);
+				ask_report_failure(ERROR, acq.op->outcome);
 	}
 	return false;
 }
@@ -1021,9 +1019,53 @@ wait_count_time(void)
 }
 
 /*
+ * wait_may_be_taken --- may the store have given us the lock?
+ */
+static bool
+wait_may_be_taken(void)
+{
+	if (!lr_leaves_something(acq.key.kind))
+		return false;
+	return acq.op->outcome == STORE_OK || acq.op->outcome == STORE_UNKNOWN ||
+		acq.op->outcome == STORE_UNCONFIRMED;
+}
+
+/*
+ * wait_give_up --- the acquire has ended without the lock
+ *
+ * If the store has failed us, and would fail the sessions behind us in the queue, too, they
+ * fail with us.  So a whole queue takes no longer than its head.  A try does not fail them
+ * during a failover, as calls that wait outlive that.
+ */
+static void
+wait_give_up(StoreOp *op)
+{
+	idle_keep(false);
+	wait_count_time();
+
+	if (acq.handed)
+	{
+		if (acq.unreplicated)
+			lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
+		lt_pass_on(acq.hold);
+		return;
+	}
+	if (acq.asking)
+		 /* an interrupt has ended a request before its reply */ ;
+	else if (acq.unreplicated)
+		lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
+	else if (!lr_has_fallback() && wait_failure_is_shared() &&
+			 !(lr_follows_master() && acq.request->wait_us == 0))
+		lt_fail_waiters(acq.hold, 0);
+
+	wait_end_giving_back();
+	lt_give_up(acq.hold, wait_may_be_taken() ? op : NULL, acq.owner);
+}
+
+/*
  * wait_for_lock --- see session_int.h
  *
- * Everything that wait_abandon() cleans up begins here.
+ * Everything that wait_give_up() cleans up begins here.
  */
 bool
 wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
@@ -1032,10 +1074,8 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	KindId		other;
 	ErrorContextCallback context;
 
-	Assert(!acq.active);
 	request_require_name(name, current_store());
-	memset(&acq, 0, offsetof(Acquire, op));
-	acq.op.outcome = STORE_PENDING;
+	memset(&acq, 0, offsetof(Acquire, blocker));
 	acq.blocker.pid = 0;
 	acq.blocker.owner[0] = '\0';
 	long_wait_reset();
@@ -1055,7 +1095,9 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 		case ENQUEUE_FULL:
 			report_table_full();
 	}
-	acq.active = true;
+	acq.op = &pending.ops[0];
+	acq.op->outcome = STORE_PENDING;
+	pending_begin(1, wait_give_up);
 	idle_keep(true);
 
 	context.callback = wait_context;
@@ -1071,7 +1113,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	{
 		if (geterrcode() == ERRCODE_QUERY_CANCELED && wait_is_for_lock())
 			lr_count(STAT_CANCELS);
-		wait_abandon();
+		pending_abandon();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -1083,59 +1125,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	{
 		if (wait_is_for_lock())
 			lr_count(acq.slept ? STAT_TIMEOUTS : STAT_BUSY);
-		wait_abandon();
+		pending_abandon();
 	}
 	return taken;
-}
-
-/*
- * wait_may_be_taken --- may the store have given us the lock?
- */
-static bool
-wait_may_be_taken(void)
-{
-	if (!lr_leaves_something(acq.key.kind))
-		return false;
-	return acq.op.outcome == STORE_OK || acq.op.outcome == STORE_UNKNOWN ||
-		acq.op.outcome == STORE_UNCONFIRMED;
-}
-
-/*
- * wait_abandon --- see session_int.h
- *
- * If the store has failed us, and would fail the sessions behind us in the queue, too, they
- * fail with us.  So a whole queue takes no longer than its head.  A try does not fail them
- * during a failover, as calls that wait outlive that.
- */
-void
-wait_abandon(void)
-{
-	if (!acq.active)
-		return;
-	acq.active = false;
-	idle_keep(false);
-	wait_count_time();
-
-	if (acq.handed)
-	{
-		acq.handed = false;
-		if (acq.unreplicated)
-			lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
-		lt_pass_on(acq.hold);
-		return;
-	}
-	if (acq.asking)
-	{
-		/* An interrupt has ended a request before its reply. */
-		ask_abandon();
-		acq.asking = false;
-	}
-	else if (acq.unreplicated)
-		lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
-	else if (!lr_has_fallback() && wait_failure_is_shared() &&
-			 !(lr_follows_master() && acq.request->wait_us == 0))
-		lt_fail_waiters(acq.hold, 0);
-
-	wait_end_giving_back();
-	lt_give_up(acq.hold, wait_may_be_taken() ? &acq.op : NULL, acq.owner);
 }
