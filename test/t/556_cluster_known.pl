@@ -1,7 +1,7 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Which Redis Cluster is ours, at its edges: one of a single node gets a second one; one is made
-# after its first node was asked; a reload that says whom it means after somebody was refused
+# Which Redis Cluster is ours, at its edges: one of a single node gets a second one, and loses it
+# again; one is made after its first node was asked; a reload that says whom it means after somebody was refused
 # changes another setting, too; and a server starts while most nodes that the settings name are
 # silent.
 
@@ -10,7 +10,8 @@ use LockRedis::RedisCluster;
 use LockRedis::Test;
 
 my $ours = LockRedis::RedisCluster->new(masters => 1, replicas => 0);
-my $spare = LockRedis::RedisCluster->new(masters => 1, replicas => 0);
+my $spare = LockRedis::RedisCluster->new(masters => 1, replicas => 0,
+	config => { 'cluster-allow-replica-migration' => 'no' });
 my ($first) = $ours->nodes;
 my ($second) = $spare->nodes;
 my $node = LockRedis::Node->create('main', url => $ours->url);
@@ -66,6 +67,32 @@ wait_for_masters('two masters', $first, $second);
 serves('the second one serves');
 is($second->calls('evalsha', 'eval') > 0, 1, 'it does');
 ok(!$node->logged(qr/another Redis Cluster/), 'nobody is refused');
+
+# ---- one that was reset softly, is alone, and has been given all slots
+
+$first->cmd('FLUSHALL');
+$first->cmd('CLUSTER', 'RESET', 'SOFT');
+$first->cmd('CLUSTER', 'ADDSLOTSRANGE', 0, 16383);
+$node->wait_until_logged(qr/belongs to another Redis Cluster/);
+$first->cmd('CLUSTER', 'MEET', $second->host, $second->public_port,
+	$second->{config}{'cluster-port'});
+poll_until('it to know what the other has',
+	sub { $first->cmd('CLUSTER', 'NODES') =~ / connected $slot$/m });
+serves('the other has kept its slot');
+
+# ---- it shrinks to one node while nobody looks, and a slot of that is deleted
+
+kill 'STOP', my $watchdog = $node->watchdog_pid;
+$node->log_since_here;
+$first->cmd('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $second->id);
+$_->cmd('CLUSTER', 'SETSLOT', $slot, 'NODE', $first->id) foreach $first, $second;
+$first->cmd('CLUSTER', 'FORGET', $second->id);
+reset_node($second);
+$first->cmd('CLUSTER', 'DELSLOTS', $slot + 1);
+kill 'CONT', $watchdog;
+wait_for_masters('it shrinks to one master', $first);
+ok(!$node->logged(qr/another Redis Cluster/), 'nobody is refused');
+$first->cmd('CLUSTER', 'ADDSLOTS', $slot + 1);
 
 # ---- after somebody was refused another setting is changed: the nodes of the settings decide
 

@@ -277,45 +277,88 @@ map_tell(int moved, int64 now)
 }
 
 /*
- * keeps_all_slots --- has the node that replies had all assigned slots of the map, and does
- * it still have them?
+ * names_owner --- does the reply name a node that has slots, other than the one replying?
  */
 static bool
-keeps_all_slots(const ClusterClaims *a)
+names_owner(ClusterClaims *a)
 {
+	for (int i = 0; i < NODE_MASTERS; i++)
+	{
+		ClusterNode node;
+		const Claim *c = cluster_get_node(lr_place, i, &node, NULL) && node.has_slots ?
+			claims_find(a, node.id) : NULL;
+
+		if (c != NULL && !c->is_itself)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * has_row --- is this the node in that row of the map?
+ */
+static bool
+has_row(const Claim *c, int row)
+{
+	ClusterNode node;
+
+	return cluster_get_node(lr_place, row, &node, NULL) && strcmp(node.id, c->id) == 0;
+}
+
+/*
+ * keeps_slots --- does the known node that replies still have the slots of the map?
+ *
+ * If it names nodes, which are all unknown, it must have had all assigned slots, and still
+ * have them.  If it names none, the others may have left: then it may have lost some of its
+ * slots, and have those of others by a higher number, as among the nodes.  But one that was
+ * reset has none of its slots any more.  If no slot is assigned yet, only the one known node
+ * can tell that others have joined it.
+ */
+static bool
+keeps_slots(const ClusterClaims *a, int itself)
+{
+	const Claim *c = &a->claim[itself];
+	bool		alone = a->n == 1;
+	bool		keeps_some = false;
 	int			its = CLUSTER_NO_NODE;
 
+	if (!cluster_has_map())
+		return cluster_known()->n == 1;
 	for (int i = 0; i < SLOT_COUNT; i++)
 	{
-		const Claim *c = &a->claim[Max(a->claimed_by[i], 0)];
 		int			row = cluster_owner(i, NULL);
-		ClusterNode node;
+		bool		has = a->claimed_by[i] == itself;
 
 		if (row == CLUSTER_NO_NODE)
 			continue;
-		if (a->claimed_by[i] == CLUSTER_NO_NODE || !c->is_itself)
+		if (row != its && has_row(c, row))
+			its = row;
+		if (!has && !(alone && row == its))
 			return false;
-		if (row != its && !(cluster_get_node(lr_place, row, &node, NULL) &&
-							strcmp(node.id, c->id) == 0))
+		if (row != its && !(alone && c->number > cluster_number(i)))
 			return false;
-		its = row;
+		keeps_some |= has && row == its;
 	}
-	return true;
+	return keeps_some;
 }
 
 /*
  * cluster_map_is_ours --- is the reply from the cluster that we know?
  *
  * It is if it names a node of that cluster other than the one replying, which may have
- * been reset since and joined another cluster with its old id.  It also is if the node
- * that replies is known, and still has all slots that any node had: others have joined it,
- * or left it.  No node may have had any, if it was asked before the cluster was created.
+ * been reset since and joined another cluster with its old id.  The nodes with slots count
+ * besides those that were named last, as the reply of a node that has just joined names
+ * few.  It also is if the node that replies is known, and still has the slots of the map.
  */
 bool
 cluster_map_is_ours(ClusterClaims *a)
 {
-	return cluster_claims_name(a, cluster_known(), false) ||
-		(cluster_claims_name(a, cluster_known(), true) && keeps_all_slots(a));
+	if (cluster_claims_name(a, cluster_known(), false) || names_owner(a))
+		return true;
+	for (int i = 0; i < a->n; i++)
+		if (a->claim[i].is_itself)
+			return cluster_claims_name(a, cluster_known(), true) && keeps_slots(a, i);
+	return false;
 }
 
 /*

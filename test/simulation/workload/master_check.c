@@ -150,6 +150,19 @@ check_says_itself(const ClusterClaims *a, const Claim *c)
 	}
 }
 
+/* Slots that were given have their epoch from the end of the change on. */
+static void
+check_change_has_ended(void)
+{
+	for (int slot = 0; slot < SHARD_SLOTS; slot++)
+	{
+		uint32		epoch;
+
+		if (cluster_owner(slot, &epoch) != CLUSTER_NO_NODE && epoch > topology_epoch())
+			sim_fail("former master", "slot %d was given, and its locks are not asked about", slot);
+	}
+}
+
 extern void __real_cluster_map_apply(ClusterClaims *a);
 extern void __wrap_cluster_map_apply(ClusterClaims *a);
 
@@ -157,6 +170,7 @@ void
 __wrap_cluster_map_apply(ClusterClaims *a)
 {
 	__real_cluster_map_apply(a);
+	check_change_has_ended();
 	for (int i = 0; i < a->n; i++)
 		if (a->claim[i].is_itself)
 			check_says_itself(a, &a->claim[i]);
@@ -411,7 +425,7 @@ static void
 check_given_back(const StoreOp *op)
 {
 	for (int i = 0; i < looked_at->set.n && !is_short_of_memory; i++)
-		if (quorum_link(looked_at, i) != NULL && 
+		if (quorum_link(looked_at, i) != NULL &&
 			!is_given_back(quorum_link(looked_at, i), looked_at->life[i], op->owner))
 			sim_fail("left behind", "%s is not had, master %d may grant it, and is not told to release it",
 					 op->name, i);
