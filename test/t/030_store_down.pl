@@ -179,8 +179,7 @@ $holder->query_warns("SELECT redis_unlock('given')", 't', '58000',
 	qr/Connection refused/, 'the last hold given back, store stopped');
 $holder->query_is("SELECT redis_is_held('given'), redis_hold_count('given')",
 	'f|0', 'and is gone');
-$holder->query_warns("SELECT redis_unlock('given')",
-	'f', '01000', qr/you don't own/, 'once');
+$holder->query_warns("SELECT redis_unlock('given')", 'f', '01000', qr/you don't own/, 'once');
 $many->query('BEGIN');
 $many->query(
 	'SELECT redis_xact_lock(key) FROM redis_locks WHERE pid = pg_backend_pid() AND granted');
@@ -375,8 +374,7 @@ $proxy->mode('silent');
 $node->set(
 	'lockredis.connect_timeout' => '60s',
 	'lockredis.url' => $proxy->url);
-poll_until('the watchdog to connect',
-	sub { $proxy->stats->{connections} > 0 });
+poll_until('the watchdog to connect', sub { $proxy->stats->{connections} > 0 });
 is($node->lock_status('state, round_trip, version, maxmemory_policy'),
 	'connecting|||', 'connecting, and nothing is known of the node that was there before');
 $proxy->mode('pass');

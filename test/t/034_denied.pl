@@ -159,8 +159,7 @@ $one->query_is('COMMIT', '', 'verified');
 $one->value('BEGIN');
 $one->value("SELECT count(redis_xact_lock(k, '1h')) FROM $keys k");
 forbid();
-$one->query_fails('COMMIT', '58000', $denied,
-	'a commit that cannot be verified');
+$one->query_fails('COMMIT', '58000', $denied, 'a commit that cannot be verified');
 $one->value('RESET lockredis.commit_guard');
 clean_up('verify');
 

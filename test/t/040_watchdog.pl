@@ -61,8 +61,7 @@ sub databases ($name)
 my ($one, $two) = map { $node->session } 1 .. 2;
 
 databases('CREATE and DROP DATABASE');
-$one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')",
-	't|t', 'a lock');
+$one->query_is("SELECT redis_try_lock('warm'), redis_unlock('warm')", 't|t', 'a lock');
 $redis->freeze;
 $one->query_fails("SELECT redis_try_lock('frozen')", '58030', qr/store/,
 	'a request to a frozen Redis: from now on the watchdog asks');
@@ -123,8 +122,7 @@ $count = wakeups($watchdog) - $before;
 $waits = $node->lock_stat('waits') - $waits;
 note "$waits waits: $count wake-ups";
 cmp_ok($waits, '>=', 200, 'they wait for each other');
-cmp_ok($count, '<=', 40 + 3 * (now() - $since),
-	'waiting does not wake it each time');
+cmp_ok($count, '<=', 40 + 3 * (now() - $since), 'waiting does not wake it each time');
 
 # 100 locks that were taken one after another are renewed together.  They are
 # renewed every 10 seconds; what lies between is used for other tests.
@@ -138,8 +136,7 @@ my $held_since = now();
 #
 # No worker slot: nothing else is refused, and waiters look once a second.
 #
-$lonely->query_is("SELECT redis_try_lock('given', '0', '60s')",
-	't', 'no slot: a given lease');
+$lonely->query_is("SELECT redis_try_lock('given', '0', '60s')", 't', 'no slot: a given lease');
 $lonely->query_is(
 	"SELECT redis_try_lock('given', '0', '60s'), redis_hold_count('given')",
 	't|2', 'no slot: taken again');
@@ -148,8 +145,7 @@ $alone->wait_for_waiters('given', 1);
 $lonely->query_is("SELECT redis_unlock('given'), redis_unlock('given')",
 	't|t', 'no slot: given back');
 is($waiter->wait(20)->error, undef, 'no slot: a local waiter has it');
-$waiter->query_is("SELECT redis_unlock('given')",
-	't', 'no slot: given back again');
+$waiter->query_is("SELECT redis_unlock('given')", 't', 'no slot: given back again');
 
 $redis2->foreign_lock('polled');
 my $calls = $redis2->script_calls;
@@ -199,8 +195,7 @@ poll_until('renewals by the new watchdog',
 	sub { $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'kept'}) >= 3 });
 $holder->query_is("SELECT redis_is_held('kept')", 't',
 	'terminated: still held after more than a lease');
-$holder->query_is("SELECT redis_unlock('wanted')",
-	't', 'terminated: released');
+$holder->query_is("SELECT redis_unlock('wanted')", 't', 'terminated: released');
 is($one->wait(20)->error, undef, 'terminated: a local waiter goes on');
 $_->quit foreach $holder, $one, $two;
 
@@ -224,8 +219,7 @@ $node->set(
 my $failed = $one->query("SELECT redis_try_lock('frozen')");
 $failed->fails('58030', qr/store/, 'reload: a session fails');
 cmp_ok($failed->ms, '<', 20_000, 'reload: by the new timeouts');
-poll_until('the watchdog to see Redis frozen',
-	sub { $node->lock_status('state') eq 'down' });
+poll_until('the watchdog to see Redis frozen', sub { $node->lock_status('state') eq 'down' });
 is($node->watchdog_pid, $watchdog, 'reload: timeouts, by the same process');
 $redis->thaw;
 $node->wait_for_up;
@@ -250,8 +244,7 @@ $redis->cmd('DEL', 'untold');
 my $polled = eval { $one->wait(15)->error };
 my $gave_up = $@;
 kill 'CONT', $postmaster;
-is($gave_up . (defined $polled ? $polled : ''),
-	'', 'gone: a waiter polls');
+is($gave_up . (defined $polled ? $polled : ''), '', 'gone: a waiter polls');
 $one->wait(30) if $gave_up;
 $watchdog = wait_for_new_watchdog($watchdog);
 $one->quit;

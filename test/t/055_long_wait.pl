@@ -354,8 +354,7 @@ cmp_ok(
 	poll_until('three searches that come to it',
 		sub { 3 <= grep { $_->{suspects} == 1 } searches() });
 	ok($second->is_running, 'a patient session is told, and waits on');
-	is((scalar grep { $_->{pid} == $second->pid } searches()),
-		0, 'and does not search');
+	is((scalar grep { $_->{pid} == $second->pid } searches()), 0, 'and does not search');
 	$second->cancel;
 	$second->wait(30)->fails('57014', qr/user request/, 'it is canceled');
 	$second->query('ROLLBACK');

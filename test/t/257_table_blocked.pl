@@ -141,8 +141,7 @@ $admin->query('BEGIN; LOCK TABLE redis_lock_rows');
 $one->wait(limit(30))->fails('55P03', qr/blocked/, 'it cannot ask whether it was told');
 $admin->query('ROLLBACK');
 $one->query('SELECT redis_unlock_all()');
-poll_until('the watchdog to have it leave',
-	sub { $node->count_locks == 0 });
+poll_until('the watchdog to have it leave', sub { $node->count_locks == 0 });
 $two->query("SELECT redis_lock('c')");
 $two->start("SELECT redis_condition_wait('c', '1 min')");
 poll_until('another one to wait', sub { !$table->all_keys });

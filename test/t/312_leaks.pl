@@ -222,8 +222,7 @@ does_not_grow('connections', 60, \@all, sub { reconnect(500) });
 is( $node->value(
 		q{SELECT acquires >= 10000 AND connects >= 500 FROM redis_lock_stats}),
 	't', 'that much was done');
-is($node->count_locks,
-	1, 'only the waiter is in the lock table');
+is($node->count_locks, 1, 'only the waiter is in the lock table');
 $redis->cmd('DEL', 'foreign', 'a list');
 $redis->tell_waiters('foreign');
 is($waiter->wait(30)->error, undef, 'the waiter gets its lock');

@@ -68,11 +68,9 @@ command_ok(
 	'restored by two processes');
 is($node->value($rows, dbname => 'restored'), $committed,
 	'what was committed is there, byte by byte');
-is($node->value($privileges, dbname => 'restored'), $before,
-	'privileges are as they were set');
+is($node->value($privileges, dbname => 'restored'), $before, 'privileges are as they were set');
 unlike($committed, qr/open/, 'a token that is not committed is not in it');
-is($node->count_locks(q{granted}),
-	3, 'all have what they had');
+is($node->count_locks(q{granted}), 3, 'all have what they had');
 
 # ----------
 # DROP
