@@ -1050,13 +1050,16 @@ wait_give_up(StoreOp *op)
 		lt_pass_on(acq.hold);
 		return;
 	}
-	if (acq.asking)
-		 /* an interrupt has ended a request before its reply */ ;
-	else if (acq.unreplicated)
-		lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
-	else if (!lr_has_fallback() && wait_failure_is_shared() &&
-			 !(lr_follows_master() && acq.request->wait_us == 0))
-		lt_fail_waiters(acq.hold, 0);
+
+	/* A request that was interrupted before its reply says nothing of the store. */
+	if (!acq.asking)
+	{
+		if (acq.unreplicated)
+			lt_fail_waiters(acq.hold, acq.request->terms.min_replicas);
+		else if (!lr_has_fallback() && wait_failure_is_shared() &&
+				 !(lr_follows_master() && acq.request->wait_us == 0))
+			lt_fail_waiters(acq.hold, 0);
+	}
 
 	wait_end_giving_back();
 	lt_give_up(acq.hold, wait_may_be_taken() ? op : NULL, acq.owner);
