@@ -478,12 +478,21 @@ ask_forget(const StoreOp *op)
 		lr_store(op->store)->forget(store_handle[op->store], op);
 }
 
+/*
+ * ask_close --- see session_int.h
+ *
+ * FATAL may have left a batch whose operations were freed with the memory of the transaction.
+ * An empty batch drops that one without looking at them, and disconnect() does not see it.
+ */
 void
 ask_close(void)
 {
 	for (int i = 0; i < STORE_COUNT; i++)
 		if (store_handle[i] != NULL && lr_store(i)->disconnect != NULL)
+		{
+			lr_store(i)->start(store_handle[i], NULL, 0, 0);
 			lr_store(i)->disconnect(store_handle[i]);
+		}
 }
 
 /* ----------

@@ -276,8 +276,7 @@ of_redis 'the server waits for its worker' => sub {
 of_redis 'nothing that could keep a reply' => sub {
 	my $proxy = LockRedis::Proxy->new($redis);
 
-	$node->append_conf('postgresql.conf',
-		"lockredis.url = '" . $proxy->url . "'");
+	$node->append_conf('postgresql.conf', "lockredis.url = '" . $proxy->url . "'");
 	$node->start;
 	$node->wait_for_up;
 	my $s = $node->session;
@@ -296,8 +295,7 @@ of_redis 'nothing that could keep a reply' => sub {
 	is_deeply([ $redis->all_keys ], [],
 		'fast stop, no reply: everything is released');
 	$s->quit;
-	$node->append_conf('postgresql.conf',
-		"lockredis.url = '" . $redis->url . "'");
+	$node->append_conf('postgresql.conf', "lockredis.url = '" . $redis->url . "'");
 };
 
 done_testing();

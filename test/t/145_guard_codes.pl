@@ -17,7 +17,7 @@ my ($node, $redis, $one, $two) = servers(
 	settings => {
 		'lockredis.lease' => '10min',
 		'lockredis.connect_timeout' => limit(3) . 's',
-		'lockredis.command_timeout' => limit(3) . 's'
+		'lockredis.command_timeout' => limit(30) . 's'
 	});
 
 run($one, 'CREATE TABLE t (a int)');
@@ -142,12 +142,25 @@ subtest 'redis_with_lock' => sub {
 	run($one, $job->('INSERT INTO t VALUES (1);'));
 };
 
+# FATAL passes no PG_CATCH: the end of the session finds a request whose memory is gone, and
+# nothing to release.
+subtest 'terminated while COMMIT asks' => sub {
+	my $s = $node->session(settings => { 'lockredis.commit_guard' => 'verify' });
+
+	run($s, "SELECT redis_lock('t' || i, '4s') FROM generate_series(1, 600) i; BEGIN; INSERT INTO t VALUES (1)");
+	$redis->freeze;
+	$s->start('COMMIT');
+	poll_until('the leases to end', sub { $node->count_locks('lost_at IS NULL') == 0 });
+	$s->terminate;
+	poll_until('its end', sub { $s->is_gone });
+	$redis->thaw;
+	$two->query_is('SELECT 1', '1', 'the other sessions go on');
+};
+
 # A lease that is about to end, and cannot be renewed.
 subtest 'the margin' => sub {
 	my $proxy = LockRedis::Proxy->new($redis);
-	my $far = LockRedis::Node->create(
-		'far',
-		url => $proxy->url,
+	my $far = LockRedis::Node->create('far', url => $proxy->url,
 		settings => {
 			'lockredis.lease' => '10min',
 			'lockredis.connect_timeout' => limit(2) . 's',
@@ -161,8 +174,7 @@ subtest 'the margin' => sub {
 	$far->value('CREATE TABLE t (a int)');
 	foreach my $lock (sort keys %s)
 	{
-		run($s{$lock},
-			"BEGIN; SELECT $lock('$lock', '$lease s'); INSERT INTO t VALUES (1)");
+		run($s{$lock}, "BEGIN; SELECT $lock('$lock', '$lease s'); INSERT INTO t VALUES (1)");
 		$s{$lock}->start(
 			qq{SELECT pg_sleep(extract(epoch FROM expires_in) - $left) FROM redis_locks WHERE key = '$lock';
 			   COMMIT});
