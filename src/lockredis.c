@@ -187,7 +187,6 @@ _PG_init(void)
 	/* pg_upgrade's servers need no locks and must start no worker. */
 	if (IsBinaryUpgrade)
 		return;
-	lr_require_fit_url();
 	lr_require_fit_lease();
 	fallback_check_settings();
 

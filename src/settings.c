@@ -102,26 +102,6 @@ warn_of_password(const char *newval)
 			 errhint("Set \"%s\" instead.", "lockredis.password_file")));
 }
 
-/* Why a well-formed lockredis.url was refused; NULL if it was not. */
-static const char *unfit_url = NULL;
-
-/*
- * lr_require_fit_url --- see settings.h
- *
- * If a custom setting has an invalid value when its library is loaded, PostgreSQL
- * silently uses the default, and lockredis would look for locks in a Redis that nobody
- * has named.
- */
-void
-lr_require_fit_url(void)
-{
-	if (unfit_url != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" does not fit \"%s\"", "lockredis.url", "lockredis.mode"),
-				 errdetail("%s", unfit_url)));
-}
-
 /*
  * url_fits_mode --- can fallback mode, if that is the mode, use these URLs?
  */
@@ -136,7 +116,6 @@ url_fits_mode(const RedisUrl *urls, int n)
 		why = "Independent masters are not offered in mode fallback: some of them can be away while the others serve.";
 	if (why == NULL)
 		return true;
-	unfit_url = why;
 	GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
 	GUC_check_errdetail("%s", why);
 	return false;
@@ -339,7 +318,7 @@ static const IntSetting int_settings[] = {
 	{"lockredis.lease", &lr_lease, 100, 24 * 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS,
 	"Lease of a lock that is renewed; it is renewed at a third of it.", NULL, check_lease},
 	{"lockredis.wait_lease", &lr_wait_lease, 1000, 60 * 60 * 1000, PGC_USERSET, GUC_UNIT_MS,
-		"How long Redis remembers that a session waits for a write lock; it is renewed at a third of that.",
+		"How long Redis remembers that a session waits for a write or fair lock, or a condition; it is renewed at a third of that.",
 	"Until then others let it go first. It is withdrawn when the session no longer waits."},
 	{"lockredis.min_replicas", &lr_min_replicas, 0, LR_REPLICAS_MAX, PGC_SUSET, 0,
 		"Number of replicas that have to confirm a lock before it counts as taken.",
@@ -379,7 +358,7 @@ static const StringSetting string_settings[] = {
 		"File with the password of the Sentinels.",
 	"As lockredis.password_file; an empty string: they need none."},
 	{"lockredis.database", &lr_database, "postgres", PGC_POSTMASTER, 0,
-	"Database with the table that keeps the locks in table mode."},
+	"Database with the table that keeps the locks in modes table and fallback."},
 	{"lockredis.tls_ca_file", &lr_tls_ca_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 		"File with the certificates of the authorities that may sign that of a node.",
 	"An empty string stands for those that the system trusts."},
@@ -397,8 +376,14 @@ static const StringSetting string_settings[] = {
 	"Put before every key.", NULL, check_key_prefix}
 };
 
+/* The settings with a choice of words, or of two. */
+static const char *const choices[] = {
+	"lockredis.mode", "lockredis.commit_guard", "lockredis.on_lost", "lockredis.release_wait",
+	"lockredis.table_synchronous_commit", "lockredis.session_locks"
+};
+
 /*
- * define_choices --- the settings with a choice of words, or of two
+ * define_choices --- define these
  */
 static void
 define_choices(void)
@@ -441,28 +426,65 @@ define_choices(void)
 }
 
 /*
- * lr_define_settings --- define all settings, when the library is loaded
+ * configured_value --- what the configuration has for a setting that is not defined yet, or NULL
+ */
+static char *
+configured_value(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	return value != NULL ? pstrdup(value) : NULL;
+}
+
+/*
+ * require_valid --- raise an error if the configuration has no valid value for a setting
+ *
+ * PostgreSQL only warns of that when a library defines a setting, and uses the default.
+ * The server would look for its locks in a Redis that nobody has named, or without the
+ * prefix of its keys.  pg_upgrade's servers take no locks.
+ */
+static void
+require_valid(const char *name, const char *configured)
+{
+	if (configured != NULL && !IsBinaryUpgrade)
+		(void) set_config_option(name, configured, PGC_POSTMASTER, PGC_S_FILE,
+								 GUC_ACTION_SET, false, ERROR, false);
+}
+
+/*
+ * lr_define_settings --- see settings.h
  *
  * The mode comes first: which URLs are valid depends on it.
  */
 void
 lr_define_settings(void)
 {
+	char	   *configured[lengthof(choices)];
+
+	for (int i = 0; i < lengthof(choices); i++)
+		configured[i] = configured_value(choices[i]);
 	define_choices();
+	for (int i = 0; i < lengthof(choices); i++)
+		require_valid(choices[i], configured[i]);
+
 	for (int i = 0; i < lengthof(int_settings); i++)
 	{
 		const IntSetting *s = &int_settings[i];
+		char	   *value = configured_value(s->name);
 
 		DefineCustomIntVariable(s->name, s->what, s->more, s->variable, *s->variable,
 								s->min, s->max, s->context, s->flags, s->check, NULL, NULL);
+		require_valid(s->name, value);
 	}
 	for (int i = 0; i < lengthof(string_settings); i++)
 	{
 		const StringSetting *s = &string_settings[i];
+		char	   *value = configured_value(s->name);
 
 		DefineCustomStringVariable(s->name, s->what, s->more, s->variable, s->initially,
 								   s->context, s->flags, s->check,
 								   s->assign != NULL ? s->assign : assign_way, NULL);
+		require_valid(s->name, value);
 	}
 	MarkGUCPrefixReserved("lockredis");
 }

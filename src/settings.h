@@ -108,10 +108,11 @@ extern bool lr_has_fallback(void);
 /* Do the Sentinels or nodes of a cluster tell which node is the master? */
 extern bool lr_follows_master(void);
 
+/*
+ * Defines all settings, when the library is loaded.  Raises an error if the configuration
+ * has an invalid value for one: the server does not start, as with PostgreSQL's own settings.
+ */
 extern void lr_define_settings(void);
-
-/* At server start: raises an error if lockredis.url does not fit other settings. */
-extern void lr_require_fit_url(void);
 
 /*
  * Raises an error if lockredis.lease exceeds lockredis.max_lease of independent

@@ -71,21 +71,22 @@ nothing_left($node, $redis);
 $node->stop;
 
 #
-# Malformed values: PostgreSQL goes on with the default.
+# Invalid values: PostgreSQL would go on with the default, and ask a Redis that nobody has named.
 #
 
-my %malformed = (
+my %invalid = (
 	'lockredis.mode' => 'redsi',
 	'lockredis.url' => 'http://127.0.0.1',
 	'lockredis.key_prefix' => 'x' x 65,
 	'lockredis.lease' => '1ms',
-	'lockredis.max_locks' => '-1',
-	'lockredis.nonsense' => '1');
+	'lockredis.session_locks' => 'maybe');
 
-my $other = LockRedis::Node->create('malformed', extension => 0, start => 0,
-	url => $redis->url, settings => \%malformed);
-ok($other->start(fail_ok => 1), 'a server with malformed values starts');
-like(slurp_file($other->logfile), qr/WARNING: .*\Q$_\E/, "and says so: $_ = $malformed{$_}")
-  foreach sort keys %malformed;
+my $other = LockRedis::Node->create('invalid', extension => 0, start => 0,
+	url => $redis->url, settings => { 'lockredis.nonsense' => '1' });
+command_fails_like([ 'postgres', '-D', $other->data_dir, '-c', "$_=$invalid{$_}" ],
+	qr/FATAL: .*\Q$_\E/, "a server with $_ = $invalid{$_} does not start")
+  foreach sort keys %invalid;
+$other->start;
+like(slurp_file($other->logfile), qr/WARNING: .*lockredis\.nonsense/, 'an unknown name is a warning');
 $other->stop;
 done_testing();

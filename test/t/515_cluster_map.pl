@@ -133,7 +133,7 @@ nothing_left($node, $other, clients => qr/session/);
 $node->stop;
 $node->append_conf('postgresql.conf', "lockredis.mode = 'fallback'");
 is($node->start(fail_ok => 1), 0, 'a server with a cluster in mode fallback does not start');
-like($node->log_text, qr/"lockredis.url" does not fit "lockredis.mode"/, 'it says why');
+like($node->log_text, qr/FATAL: .*"lockredis.url"\n.*not offered in mode fallback/, 'it says why');
 done_testing();
 
 # Sockets of a process that the other side has closed, and it has not
