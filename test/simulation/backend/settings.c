@@ -167,6 +167,20 @@ DefineCustomStringVariable(const char *name, const char *short_desc,
 	assign(t, bootValue, name);
 }
 
+/* There is no file that could have an invalid value. */
+const char *
+GetConfigOption(const char *name, bool missing_ok, bool restrict_privileged)
+{
+	return NULL;
+}
+
+int
+set_config_option(const char *name, const char *value, GucContext context, GucSource source,
+				  GucAction action, bool changeVal, int elevel, bool is_reload)
+{
+	return 1;
+}
+
 void
 MarkGUCPrefixReserved(const char *className)
 {
