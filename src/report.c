@@ -133,7 +133,7 @@ report_has_other_kind(const LrName *name, KindId has, KindId wanted)
 			 errdetail("This session has the %s lock of that key, and would wait for itself.",
 					   lr_kind(has)->name),
 			 kindset_has(lr_kind(has)->beside, wanted) ?
-			 errhint("Take the %s lock first, or give the %s lock back before.",
+			 errhint("Take the %s lock first, or release the %s lock.",
 					 lr_kind(wanted)->name, lr_kind(has)->name) :
 			 errhint("Use another key.")));
 }
@@ -221,7 +221,7 @@ lost_detail(const HoldView *view)
 			return errdetail("\"%s\" was changed, and it is not at the new place, seen at %s.",
 							 "lockredis.url", when);
 		case LOST_WAITING:
-			return errdetail("It was given back at %s to wait for a condition, and has not been taken again.",
+			return errdetail("It was released at %s to wait for a condition, and has not been taken again.",
 							 when);
 		default:
 			return errdetail("Its key was deleted in the store, seen at %s.", when);
@@ -264,7 +264,7 @@ report_lost_meanwhile(const LrName *name, const HoldView *view)
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("the lock \"%s\" was lost before all of the locks were taken", shown(name)),
 			 lost_detail(view),
-			 errhint("Nothing was taken.  Start the statement again.")));
+			 errhint("Nothing was taken.  Run the statement again.")));
 }
 
 static int

@@ -234,7 +234,7 @@ track_warn_early_unlock(void)
 	warned_unlock = true;
 	ereport(WARNING,
 			(errcode(ERRCODE_WARNING),
-			 errmsg("a Redis lock is given back before the changes of the transaction are visible"),
+			 errmsg("a Redis lock is released before the changes of the transaction are visible"),
 			 errhint("Unlock after COMMIT, or use redis_xact_lock.")));
 }
 

@@ -171,7 +171,7 @@ wait_require_place(void)
 				(errcode(ERRCODE_STORE_FAILED),
 				 errmsg("the lock store has been changed"),
 				 errdetail("\"%s\" was changed during this statement.", "lockredis.url"),
-				 errhint("Start the statement again.")));
+				 errhint("Run the statement again.")));
 }
 
 /*

@@ -328,7 +328,7 @@ require_unrestricted(void)
 	if (InSecurityRestrictedOperation())
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-				 errmsg("cannot take or give back session-level Redis locks within security-restricted operation")));
+				 errmsg("cannot take or release session-level Redis locks within security-restricted operation")));
 }
 
 /*

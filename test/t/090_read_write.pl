@@ -67,7 +67,7 @@ $one->query_warns("SELECT redis_read_unlock('a')", 'f', '01000', qr/you don't ow
 $two->query_fails("SELECT redis_write_lock('a')", '55000', qr/wait for itself/,
 	'no upgrade');
 $two->query_fails("SELECT redis_try_write_lock('a')", '55000',
-	qr/Take the write lock first/, 'by a try neither');
+	qr/Take the write lock first, or release the read lock/, 'by a try neither');
 $two->query_fails("SELECT redis_lock('a')", '55000', qr/wait for itself/,
 	'nor as another kind');
 $one->query_fails("SELECT redis_try_lock('a')", '42809', qr/It holds a read lock/,

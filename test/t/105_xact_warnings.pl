@@ -54,7 +54,7 @@ start_servers();
 # ----------
 
 my $snapshot = qr/does not protect what the transaction reads/;
-my $early = qr/given back before the changes of the transaction are visible/;
+my $early = qr/released before the changes of the transaction are visible/;
 
 sub warns ($s, $sql, $expected, $name)
 {

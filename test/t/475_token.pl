@@ -148,7 +148,7 @@ $one->query_warns("SELECT redis_token_lock('k', '1min', 'x')", 'x', '01000',
 $one->query("ROLLBACK");
 $one->query("CREATE TABLE t (); BEGIN; LOCK t; INSERT INTO t DEFAULT VALUES");
 $one->query_warns("SELECT redis_token_unlock('k', 'x')", 't', '01000',
-	qr/given back before the changes/, 'too early');
+	qr/released before the changes/, 'too early');
 $one->query("ROLLBACK");
 
 end_test($node, $redis);
