@@ -83,7 +83,7 @@ static const Kind kinds[] = {
 
 #define NKINDS	((int) (sizeof(kinds) / sizeof(kinds[0])))
 
-/* In fallback mode the way there and back is what there is to see. */
+/* In fallback mode the way there and back is what matters. */
 static uint32_t
 permille_of(const Kind *kind)
 {

@@ -18,7 +18,7 @@
 /* Draw which faults there will be, and begin. */
 extern void faults_begin(void);
 
-/* One of those that there are comes as the next thing. */
+/* One of the faults of this world strikes next. */
 extern void faults_strike_now(void);
 
 /* Likewise that one. */
@@ -28,7 +28,7 @@ extern void faults_strike(void (*fault) (void));
 extern void faults_end(void);
 
 /*
- * Others have long leases and give them back soon: who waits has to be told.  Then
+ * Others have long leases and give them back soon: those who wait have to be told.  Then
  * no key is lost in ways of which nobody is told.
  */
 extern bool faults_are_told;

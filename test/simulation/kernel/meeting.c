@@ -164,7 +164,7 @@ meeting_draw(void)
 	meeting.limit = SIM_PICK(300 * SIM_MS, 3 * SIM_S, 7 * SIM_S, 7 * SIM_S);
 	meeting.keeps_writes = meeting.until.end != 0 && sim_draw(2) != 0;
 
-	/* Who is stopped for so long has lost what has a shorter lease. */
+	/* A process that is stopped for so long has lost all with a shorter lease. */
 	if (meeting.limit >= 3 * SIM_S && sim_chance(700))
 		sim_config.lease_ms = (int) SIM_PICK(9000, 20000, 40000);
 	if (sim_config.max_lease_ms < sim_config.lease_ms)

@@ -35,7 +35,7 @@
 /* Only where a mutant names it: each line that is drawn makes the others rarer. */
 #define MEET_NAMED		0x0
 
-/* Also where the process has a light-weight lock, which the other one needs not. */
+/* Also where the process has a light-weight lock, which the other one does not need. */
 #define MEET_LOCKED		0x8
 
 typedef struct Meeting

@@ -373,7 +373,7 @@ guest_leaves(const ScriptCall *call)
 	own = scores == NULL ? NULL : db_item(scores, call->argv[FAIR_OWNER]);
 	if (own != NULL && own->score >= (double) (redis_clock_ms(call->node) + GUEST_WAITS_MS +
 											   word_number(call->argv[FAIR_WAIT])))
-		sim_fail("fair order", "redis %d: a place in %.*s counts for longer for who stands behind it",
+		sim_fail("fair order", "redis %d: a place in %.*s counts for longer for those behind it",
 				 call->node, (int) call->keys[FAIR_QUEUE].len, call->keys[FAIR_QUEUE].text);
 	remove_guest(call, FAIR_QUEUE, DB_LIST);
 	remove_guest(call, FAIR_SCORES, DB_ZSET);

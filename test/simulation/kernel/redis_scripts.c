@@ -21,7 +21,7 @@
 #include "redis_marks.h"
 #include "redis_scripts.h"
 
-/* Who waits for what is told to nobody looks again by then. */
+/* A session that waits for what is told to nobody looks again by then. */
 #define LONGEST_POLL	(31 * SIM_S)
 
 /* ----------

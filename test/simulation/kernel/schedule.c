@@ -131,7 +131,7 @@ static void
 draw_habits(SimConfig *c)
 {
 	c->phrases = (uint32_t) SIM_PICK(0, 150, 500, 900);
-	/* In fallback mode what is worth to be seen takes seconds. */
+	/* In fallback mode what is worth seeing takes seconds. */
 	c->session_delay = c->mode == 2 ? SIM_PICK(0, SIM_S, 4 * SIM_S) : 0;
 	c->short_leases = sim_chance(250);
 	c->leases = (uint32_t) (c->short_leases ? SIM_PICK(300, 900) : SIM_PICK(300, 0, 900));
@@ -241,7 +241,7 @@ draw_config(void)
 	c->lease_ms = (int) SIM_PICK(3000, 600, 9000, 120);
 	if (sim_chance(c->shared || c->read_write || c->fair ? 300 : 150))
 		c->lease_ms = 40000;	/* a lost wake-up is not found by its end */
-	/* Who waits for what others have for half a minute sees little but renewals. */
+	/* A session that waits for what others have for half a minute sees little but renewals. */
 	if (c->cluster && (c->tokens || c->counts) && c->lease_ms < 3000)
 		c->lease_ms = 3000;
 	c->connect_timeout_ms = (int) SIM_PICK(500, 2000);
@@ -257,7 +257,7 @@ draw_config(void)
 	if (c->mode == 2 && c->lease_ms < 1000)
 		c->lease_ms = 3000;
 	c->deadlock_timeout_ms = (int) SIM_PICK(1000, 200);
-	/* Who waits out a failover would do little but look at the time. */
+	/* A session that waits out a failover would do little but look at the time. */
 	if ((c->sentinels || c->cluster) && c->idle_timeout_ms == 2)
 		c->idle_timeout_ms = 20;
 	c->nredis = c->sentinels ? 2 : (int) SIM_PICK(1, 1, 2);

@@ -6,7 +6,7 @@
  * The kernel knows nothing of PostgreSQL or lockredis.  It runs processes as
  * coroutines, one at a time, and decides at each sim_yield() who goes on.  Every
  * decision is a choice drawn from the seed and logged, so that a schedule can
- * be had again, and be made smaller by changing its choices to 0: each choice
+ * be repeated, and be made smaller by changing its choices to 0: each choice
  * is made so that 0 is the plainest (go on, no fault, do nothing).
  *
  * Copyright (c) 2026, lockredis contributors

@@ -433,7 +433,7 @@ __wrap_rows_execute(LockTables *tables, StoreOp *op)
 		return;
 	snprintf(key, sizeof(key), "%.*s", op->name_len, op->name);
 	if (op->outcome == STORE_BUSY && op->answer.holder[0] == '\0')
-		sim_fail("wrong answer", "%s is said to be busy, and by nobody", key);
+		sim_fail("wrong answer", "%s is said to be busy, and nobody has it", key);
 	if ((op->kind == STORE_SET || op->kind == STORE_RENEW) && op->outcome == STORE_OK &&
 		op->keep_ms == 0)
 		check_lifetime(tables, op, key);

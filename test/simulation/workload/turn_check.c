@@ -189,8 +189,8 @@ extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
 extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
 
 /*
- * Who waits elsewhere since the question counts as later than those that have come here
- * meanwhile, if the time of the answer is taken.
+ * A session that waits elsewhere since the question counts as later than those that have come
+ * here meanwhile, if the time of the answer is taken.
  */
 void
 __wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
@@ -203,7 +203,7 @@ __wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
 		since > server_time(op->sent.at) && since < server_time(key->clear_at))
-		sim_fail("fair order", "who comes here within %.3f ms after one elsewhere counts as earlier for %s",
+		sim_fail("fair order", "a session that comes here within %.3f ms after one elsewhere counts as earlier for %s",
 				 (server_time(key->clear_at) - since) / 1000.0, key->name);
 }
 
@@ -510,7 +510,7 @@ check_listening(LrIndex k, LrTopic topic, bool good)
 				 key->name, (sim_now() - *since) / (double) SIM_S);
 }
 
-/* Who waits behind a session here has not asked: what was wanted before may still be. */
+/* A session that waits behind one here has not asked: what was wanted before may still be. */
 static bool
 has_live_hold(const LrKey *key)
 {
