@@ -90,7 +90,7 @@ COMMENT ON COLUMN redis_lock_shares.expires_at IS 'end of the lease, on a clock 
 COMMENT ON COLUMN redis_lock_shares.instance IS 'instance of lockredis, whose locks end with it; null: it counts until expires_at';
 COMMENT ON TABLE redis_lock_rows IS
 'table mode: a row for each lock that is held; written by the table worker of lockredis.database only';
-COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold, which may have passed on with later ones since; null: none was asked for';
+COMMENT ON COLUMN redis_lock_rows.fence IS 'fencing token that was asked for last for this hold; sessions that it was handed to may have got later ones since; null: none was asked for';
 COMMENT ON COLUMN redis_lock_counters.token IS 'fencing token that was taken last';
 COMMENT ON COLUMN redis_lock_rows.owner IS 'holder: instance uuid and number as in redis_locks.owner, readers for those in redis_lock_shares, or token: and a digest of the token';
 COMMENT ON COLUMN redis_lock_rows.expires_at IS 'end of the lease, on a clock that does not jump and showed the time of day when the server started; on the wall clock if instance is null';
@@ -249,7 +249,7 @@ COMMENT ON COLUMN redis_lock_stats.connects IS 'connections made to the store';
 COMMENT ON COLUMN redis_lock_stats.errors IS 'requests that the store failed or refused';
 COMMENT ON COLUMN redis_lock_stats.switches IS 'fallback mode: changes from one store to the other';
 COMMENT ON COLUMN redis_lock_stats.moves IS 'fallback mode: held locks that were carried over at such a change';
-COMMENT ON COLUMN redis_lock_stats.reset_at IS 'since when is counted: start of the server, or redis_lock_stats_reset()';
+COMMENT ON COLUMN redis_lock_stats.reset_at IS 'when the counts began: at the start of the server or at redis_lock_stats_reset()';
 COMMENT ON COLUMN redis_lock_stats.wait_seconds IS 'total time of waits in seconds; each wait is added when it ends, however it ends';
 COMMENT ON COLUMN redis_lock_stats.held IS 'rows of redis_locks that are granted, at this moment';
 COMMENT ON COLUMN redis_lock_stats.waiting IS 'rows of redis_locks that wait for a lock, at this moment';
@@ -637,7 +637,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
-'take all free permits of a semaphore; how many that were, 0 if there is none.  No session owns them.  Error 22003: more than an integer, none is taken; 58030: no answer, it may have been done';
+'take all free permits of a semaphore; returns their number, 0 if there were none.  No session owns them.  Error 22003: more than an integer, none is taken; 58030: no answer, it may have been done';
 
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer

@@ -179,7 +179,7 @@ lr_lease_to_keep(int64 left)
 
 #define LR_MARGIN_MAX		LR_US_PER_S
 
-/* A commit requires that more than a tenth of the lease is left, or more than a second. */
+/* A commit requires that more than this is left of a lease: a tenth of it, at most a second. */
 static inline int64
 lr_commit_margin(int64 lease)
 {

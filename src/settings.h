@@ -90,7 +90,7 @@ extern LrWay lr_way(void);
  */
 extern uint32 lr_place;
 
-/* Set while an ALTER SYSTEM is executed: only then a backend warns of a password. */
+/* Set while an ALTER SYSTEM is executed: only then does a backend warn of a password. */
 extern bool lr_in_alter_system;
 
 /* Time limit of a whole call, connect_timeout + command_timeout, in microseconds. */

@@ -367,7 +367,7 @@ lt_is_left_in(const LrHold *h, StoreId store)
 }
 
 /*
- * lt_is_to_be_asked --- has the store to be asked whether it has the lock at all, as
+ * lt_is_to_be_asked --- does the store have to be asked whether it has the lock at all, as
  * lockredis.url has changed or another node is the master?
  */
 bool

@@ -191,7 +191,9 @@ handover_is_alone(LrIndex hold, int64 now)
 /*
  * lt_hand_over --- hand over a lock that its session no longer needs
  *
- * False: it has to be released in the store.
+ * False: it has to be released in the store, as also if the head of the queue asks the
+ * store just then.  In the order of the store, a session that asks for the first time is
+ * passed over for one that was answered, or is handed the lock early (handover_may_be_early).
  */
 bool
 lt_hand_over(LrIndex hold)

@@ -456,8 +456,8 @@ extern void lt_end_release(LrIndex hold, const StoreOp *release);
 /*
  * lt_leave_sent: the release of a RELEASING hold was sent, and the session does not wait
  * for the answer.  lt_end_sent: the session has read the answer after all, or there will
- * be none; the watchdog may have repeated the release before.  Returns whether the release notified a
- * client elsewhere.
+ * be none; the watchdog may have repeated the release before.  Returns whether the release
+ * notified a client elsewhere.
  */
 extern void lt_leave_sent(LrIndex hold);
 extern bool lt_end_sent(const StoreOp *release);

@@ -73,13 +73,16 @@ typedef struct LrList
 	LrIndex		tail;
 } LrList;
 
-/* What is noted of such a list, with the first session in it. */
+/*
+ * What is noted of such a list, with the first session in it.  It passes to the one that
+ * becomes the first (lt_list_insert, lt_list_remove).  A list that was empty begins anew.
+ */
 typedef struct LrOfList
 {
-	int64		pause_until;	/* a queue: until then, in lr_now() time, its front lets
-								 * others go first, */
-	int64		no_pause_until; /* and then until then not again, unless a client
-								 * elsewhere came */
+	int64		pause_until;	/* a queue: until then, in lr_now() time, those in front
+								 * let others go first, */
+	int64		no_pause_until; /* and do not do so again until then; 0 once somebody
+								 * came (see VAIN_REST) */
 	int64		searched_at;	/* lr_now() of the last search for a deadlock */
 	LrIndex		asks_ahead;		/* a queue: session whose create takes tokens for others;
 								 * LR_NONE once the store gave the lock to any session
@@ -235,7 +238,7 @@ typedef struct LrHold
 	int64		keep_until;		/* see LockTerms */
 	int64		lasts;			/* the longest lease that was requested, answered or not,
 								 * or that a scope has (microseconds); once its session
-								 * has it no more (lt_is_left): until when stores may
+								 * no longer has it (lt_is_left): until when stores may
 								 * have it */
 	LrRenewal	renewal;
 	LrGiven		given;
@@ -427,8 +430,8 @@ lt_is_waiting(const LrWait *w)
  * wait cannot end meanwhile.
  *
  * Without its wait we may hold the lock of a key that it waited for before, and it may begin
- * to wait under another lock just now.  So it writes the key first (lt_enqueue), and who sees
- * that it waits sees for which key.
+ * to wait under another lock just now.  So it writes the key first (lt_enqueue), and whoever
+ * sees that it waits also sees for which key.
  */
 static inline bool
 lt_waits_for(const LrWait *w, uint32 hash)
@@ -464,14 +467,14 @@ lt_moves(const LrHold *h)
 		(lr_store_can(h->claim.store, STORE_HAS_PLACE) ? lt_epoch_of(h->key) : 0);
 }
 
-/* Has no session it any more? */
+/* Does no session have it any more? */
 static inline bool
 lt_is_left(const LrHold *h)
 {
 	return h->state == HOLD_LOST || h->state == HOLD_ORPHAN;
 }
 
-/* Has a session it, or was handed it? */
+/* Does a session have it, or was one handed it? */
 static inline bool
 lt_is_had(const LrHold *h)
 {
@@ -501,7 +504,7 @@ lt_read_due(LrIndex hold, StoreId store)
 	return due != 0 ? due : LR_NEVER;
 }
 
-/* Has a held lock to move to this store? */
+/* Does a held lock have to move to this store? */
 static inline bool
 lt_is_wanted_in(const LrHold *h, StoreId store)
 {

@@ -286,7 +286,10 @@ lt_fall_asleep(LrWait *w, int64 now)
 #define PAUSE_ROUND_TRIPS	2
 #define PAUSE_MAX			(500 * LR_US_PER_MS)
 
-/* After a pause in which nobody came, there is none for so many times its length. */
+/*
+ * After a pause in which nobody came, there is none for so many times its length.  That ends
+ * early when a session here finds the key busy, or gets it in the order of the store.
+ */
 #define VAIN_REST			20
 
 /*

@@ -214,8 +214,8 @@ turn_note_create(LrHold *h, const StoreOp *op)
 /*
  * turn_orphan --- leave what a create may have left to the watchdog
  *
- * What was granted it releases at once.  Who asks before that would find the key locked,
- * although nobody has it, so it is waited for.
+ * It releases at once what was granted.  A session that asks before that would find the key
+ * locked, although nobody has it, so it is waited for.
  */
 static void
 turn_orphan(LrIndex hold, const StoreOp *create)

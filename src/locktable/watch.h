@@ -42,9 +42,10 @@ typedef struct DueItem
 } DueItem;
 
 /*
- * Collect what is due in a store at "now", at most max items.  Losses by
- * expiry are marked on the way.  What is returned will not be due again before
- * "again".  With connected false nothing is returned, only postponed to "again".
+ * Collect what is due in a store at "now", at most max items.  Losses by expiry are marked
+ * on the way.  What is returned is due again when its lease ends, if it is held in that
+ * store, else at "again".  With connected false nothing is returned: what the store would be
+ * asked is put off, to "again" at the latest.
  */
 extern int	lt_collect_due(StoreId store, int64 now, bool connected, int64 again,
 						   DueItem *items, int max);

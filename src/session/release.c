@@ -5,7 +5,7 @@
  *	  its commit.
  *
  * One batch serves redis_unlock, redis_unlock_all, the end of a transaction, DISCARD
- * ALL and the end of the session.  In the latter three it cannot raise.
+ * ALL and the end of the session.  In the last three it cannot raise.
  *
  * A hold is removed from the index before its release is sent: from then on the session
  * does not have the lock, whatever the store answers.  A release that is not answered

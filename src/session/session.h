@@ -64,7 +64,7 @@ extern void request_require_name(const LrName *name, StoreId store);
  */
 extern void request_require_number(KindId kind, const LrName *name);
 
-/* Has the hold a fencing token that this request can use? */
+/* Does the hold have a fencing token that this request can use? */
 extern bool request_is_met_by(const AcquireRequest *request, const HoldView *view);
 
 /* The time to live (ms) that a request on these terms asks for. */
@@ -123,7 +123,7 @@ typedef struct HeldEntry
 								 * fence table, 0 = none */
 	bool		recorded_here;	/* this transaction recorded it, and has locked its row */
 	SubTransactionId taken_in;	/* session level: taken in this subtransaction */
-	uint64		taken_by;		/* of that transaction */
+	uint64		taken_by;		/* number of the transaction that took it */
 	Track		track;			/* transaction level: what track.c knows of it */
 } HeldEntry;
 
@@ -266,8 +266,9 @@ extern void track_warn_snapshot(LockScope scope);
 extern void track_warn_early_unlock(void);
 
 /*
- * How many DO and CALL run, one in the other.  They keep a transaction open without a
- * transaction block.
+ * How many DO and CALL run, one in the other; run_utility() counts them.  They keep a
+ * transaction open without a transaction block: track_warn_snapshot() warns in them, too.
+ * job_commit_call() ends the transaction with its command only if no other one runs.
  */
 extern int	track_procedural_depth;
 
@@ -449,9 +450,9 @@ extern bool session_extend_id(const LrName *name, KindId kind, const uint8 *id,
 extern int64 session_drain(const LrName *name, KindId kind);
 
 /*
- * Permits are released, or a latch is counted down.  Have the store count now.  To be called after session_enter().  False, after a
- * WARNING: the store has not answered, and will count it once.  *left: the number that
- * is left.
+ * Permits are released, or a latch is counted down: have the store count now.  To be called
+ * after session_enter().  False, after a WARNING: the store has not answered, and will count
+ * it once.  *left: the number that is left.
  */
 extern bool counts_now(const LrName *name, KindId kind, int64 amount, int64 *left);
 

@@ -1,4 +1,15 @@
-/* Declarations shared by the files of src/session. */
+/*-------------------------------------------------------------------------
+ *
+ * session_int.h
+ *	  Declarations shared by the files of src/session.
+ *
+ * Copyright (c) 2026, lockredis contributors
+ *
+ * IDENTIFICATION
+ *	  src/session/session_int.h
+ *
+ *-------------------------------------------------------------------------
+ */
 #ifndef LR_SESSION_INT_H
 #define LR_SESSION_INT_H
 
@@ -35,7 +46,10 @@ extern void wait_nap(int64 ms, uint32 event);
 /* Raise an error: the lock was granted only after its lease had ended. */
 extern void wait_report_too_late(const LockTerms *terms);
 
-/* A batch of releases. */
+/* ----------
+ * release.c: A batch of releases.
+ * ----------
+ */
 
 /* How a batch of releases ended. */
 typedef struct ReleaseTally

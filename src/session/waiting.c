@@ -1020,6 +1020,8 @@ wait_count_time(void)
 
 /*
  * wait_may_be_taken --- may the store have given us the lock?
+ *
+ * A wait for a latch takes nothing (lr_leaves_something), so nothing is left to the watchdog.
  */
 static bool
 wait_may_be_taken(void)

@@ -118,7 +118,10 @@ extern void arg_condition(FunctionCallInfo fcinfo, int argno, uint8 *id);
 /* Raises an error if session-level holds may not be taken or released here. */
 extern void require_unrestricted(void);
 
-/* Likewise, also if the setting lockredis.session_locks forbids them. */
+/*
+ * Likewise, also if lockredis.session_locks forbids them.  It forbids taking one, also by
+ * redis_await_lock, and waiting for a condition.  It concerns neither jobs nor releases.
+ */
 extern void require_session_locks(void);
 
 /*

@@ -52,6 +52,10 @@ PG_FUNCTION_INFO_V1(lockredis_fence_forget);
  * GRANT ALL ON TABLE includes the right to create triggers.  They would run in our
  * statements, as the owner of the table, and everybody can have us execute those.  The
  * lock prevents new triggers until the end of the transaction.
+ *
+ * A statement that only reads fires none, so it needs no check.  A WHEN condition is code of
+ * whoever made the trigger, so it is refused.  Internal triggers and ours (replicated.c) may
+ * stay.
  */
 static void
 fences_check_triggers(Oid table)

@@ -111,7 +111,8 @@ same_key(const LockTableRow *a, const LockTableRow *b)
 /*
  * is_ahead --- of two rows of a key, does the first get the lock before the second?
  *
- * Of sessions that wait in the order of the store, only the store knows that.
+ * One that was handed the lock is ahead of all that wait.  For one that waits in the order of
+ * the store no other is: only the store knows that order.
  */
 static bool
 is_ahead(const LockTableRow *one, const LockTableRow *other)

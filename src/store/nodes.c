@@ -1125,7 +1125,7 @@ cluster_may_be_moving(const char *name, int len)
  */
 
 /*
- * set_place --- under the lock, so nobody who holds it finds the place changed
+ * set_place --- under the lock, so no process that holds it finds the place changed
  */
 static void
 set_place(uint32 place)

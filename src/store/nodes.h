@@ -658,8 +658,8 @@ extern void cluster_end_change(void);
  *
  * Each row has one server at a time, and each server has one row.  When that changes, the
  * row begins another life (node_generation).  A connection, and the replies over it, are
- * valid for the life of the row in which it was made.  That is checked when votes are counted, not when a
- * connection is made.
+ * valid for the life of the row in which it was made.  That is checked when votes are
+ * counted, not when a connection is made.
  * ----------
  */
 

@@ -421,8 +421,8 @@ typedef struct StoreRoutine
 	bool		(*usable) (StoreError *error);
 
 	/*
-	 * A store of several nodes, which fail independently: has each of them some of the
-	 * locks now; which part has this lock, STORE_NO_PART if that is not known; is there such
+	 * A store of several nodes, which fail independently: does each of them have some of
+	 * the locks now; which part has this lock, STORE_NO_PART if that is not known; is there such
 	 * a part, or such a node, if each has all of the locks?  Part p is NODE_MASTER + p in the
 	 * table of nodes.  NULL: never several.
 	 */

@@ -54,8 +54,8 @@ typedef struct Lane
 	DueBatch	batch;
 	bool		under_way;
 	int64		began;			/* start of the batch */
-	int64		next_look;		/* a store's own: next check for ended leases while a
-								 * batch is under way; else 0 */
+	int64		next_look;		/* next check for ended leases while a batch is under
+								 * way, else 0; only that of a store's own is used */
 	StoreHealth health;			/* unless replicas have to confirm */
 	int			replicas;		/* how many have to confirm; 0: none */
 	int			part;			/* node of a store with several; STORE_NO_PART */

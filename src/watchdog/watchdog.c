@@ -206,8 +206,8 @@ sleep_until(int64 until)
 /*
  * way_has_changed --- must connections be made again, by settings that are usable?
  *
- * With a new URL no connection is worth keeping.  With new TLS files, good connections
- * are kept unless the files can be used.
+ * With a new URL no connection is worth keeping.  New TLS files that cannot be used change
+ * nothing: good connections are kept, and a warning says that no new ones can be made.
  */
 static bool
 way_has_changed(const StoreRoutine *store, LrWay before)

@@ -39,9 +39,9 @@ local function release(lock, channel, timeout, owner, prefix)
   -- longest; Redisson looks at all readers for that.  The TTL may stay as it is if some
   -- reader stays half as long: should all of them crash, the TTL is too long by the other
   -- half.  To find the very longest we would have to look at all readers, and when many of
-  -- them leave, each would look at each.  So beside many others only who stays longest
-  -- looks.  Then the TTL may be that of a reader who has left, if the one that was found
-  -- leaves, too.
+  -- them leave, each would look at each.  So beside many others only the reader that stays
+  -- longest looks.  Then the TTL may be that of a reader who has left, if the one that was
+  -- found leaves, too.
   local looks = not writes and others > 0 and (others <= FEW or own + 2 >= ttl)
   local longest = 0
   if looks then

@@ -11,9 +11,10 @@
 -- script runs only where all of its keys are.  An error of one lock does not keep the
 -- others from being released.  Repeating the script is harmless.
 --
--- Every lock pays for this script and create.lua.  So they have no function, which each
--- call would create again, pass numbers to Redis as texts, and avoid arguments, tables and
--- type(): a table in a reply costs more than a command, the others nearly half as much.
+-- Every lock pays for this script and create.lua.  So they have no function, except for a
+-- lock that is busy, as each call would create it again.  They pass numbers to Redis as
+-- texts, and avoid arguments, tables and type(): a table in a reply costs more than a
+-- command, the others nearly half as much.
 
 local n = #KEYS
 local unusual = ARGV[2 * n + 1]

@@ -7,9 +7,12 @@
 -- reply for each lock how many were notified, -1 if the owner is not there, or an
 --       error
 --
--- A session that also holds the read lock keeps that.  From then on others may read, too;
--- Redisson fails to notify them.  An error of one lock does not keep the others from
--- being released.  Repeating the script is harmless.
+-- A session that also holds the read lock keeps that.  The lock gets the longest lease of its
+-- readers, then mode 'read'; the writer's field goes last.  As long as that is there, the
+-- release is repeated.  Then others may read, too; Redisson fails to notify them.
+--
+-- An error of one lock does not keep the others from being released.  Repeating the script
+-- is harmless.
 
 -- needs: call each
 

@@ -228,8 +228,8 @@ extern void redis_socket_shut(RedisSocket *s);
 extern void redis_socket_block_briefly(RedisSocket *s);
 
 /*
- * Like recv(2) and send(2), but they never block and never fail with EINTR.  "briefly": may wait for
- * a short time, if the kernel supports that; a signal ends the wait.
+ * Like recv(2) and send(2), but they never block and never fail with EINTR.  "briefly": may
+ * wait for a short time, if the kernel supports that; a signal ends the wait.
  */
 extern ssize_t redis_socket_recv(RedisSocket *s, char *buf, size_t len, bool briefly);
 extern ssize_t redis_socket_send(RedisSocket *s, const char *buf, size_t len);

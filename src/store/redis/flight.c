@@ -652,11 +652,10 @@ confirm_is_awaited(NodeBatch *b)
  *
  * The node answers them before anything that is sent over the connection later, so the
  * next batch reads their replies first.  What is to be known of them is kept in an array
- * of fixed size.  If
- * the connection is lost, or a reply is an error, the caller is notified: the watchdog
- * then repeats the release, and the session's next request may overtake it.  After that,
- * and on a new connection, the next release waits for its answer, because the node may
- * no longer have the script.
+ * of fixed size.  If the connection is lost, or a reply is an error, the caller is notified:
+ * the watchdog then repeats the release, and the session's next request may overtake it.
+ * After that, and on a new connection, the next release waits for its answer, because the
+ * node may no longer have the script.
  * ----------
  */
 

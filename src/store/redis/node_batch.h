@@ -125,7 +125,8 @@ typedef struct NodeBatch
 	int			left_n;
 	StoreAnswered answered;
 	ScriptSet	ran;			/* scripts that ran over this connection; emptied
-								 * if such a release is answered by an error */
+								 * with a new one, and if such a release is
+								 * answered by an error, or not at all */
 
 	/* What is known of the node. */
 	bool		runs_scripts;	/* it has run one in this batch */

@@ -65,8 +65,7 @@ extern void table_trouble_set(TableTrouble *trouble, int sqlstate, const char *h
  * carries out one batch of requests after the other, so a request that is submitted
  * after an abandoned one is carried out after it.
  *
- * Nothing in here waits or raises an error, and only a starting worker allocates
- * memory.
+ * Nothing in here waits, raises an error or allocates memory.
  * ----------
  */
 
@@ -356,10 +355,11 @@ LR_NORETURN_PREFIX extern void tables_fail(LockTables *tables) LR_NORETURN_SUFFI
 /* ----------
  * entries.c: Rows of the tables, read and written as entries.
  *
- * Only lockredis is to write into the tables, but their owner can write anything.  A row that lacks
- * a value, or has no lease that is valid, is treated like one of another instance: it does not count.
- * Numbers become such as lockredis writes, and an owner that is none of lockredis's only matches no
- * operation.  So the code that uses an entry needs no further checks.
+ * Only lockredis is to write into the tables, but their owner can write anything.  A row
+ * that lacks a value, or has no lease that is valid, is treated like one of another
+ * instance: it does not count.  Numbers become such as lockredis writes, and an owner that
+ * is none of lockredis's only matches no operation.  So the code that uses an entry needs
+ * no further checks.
  * ----------
  */
 
