@@ -149,7 +149,7 @@ like(owner_in($redis->hash('new')), qr/^\Q$uuid\E:/, 'what was taken in the tabl
 $two->query_is('COMMIT', '', 'a transaction outlives both switches');
 ok($redis->wait_for_key('xact', 0), 'and gives its lock back in Redis');
 
-# A token that the next holder gets from Redis must not have been had before.
+# A token that the next holder gets from Redis must not be one that somebody got before.
 poll_until('the lock of both levels to be in Redis', sub { $redis->cmd('EXISTS', 'both') eq '1' });
 my $from_redis = $three->value("SELECT redis_fenced_lock('both')");
 is($from_redis, $redis->cmd('GET', 'redisson_lock_token:{both}'),

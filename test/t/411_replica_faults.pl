@@ -167,7 +167,7 @@ $one->query_is("SELECT redis_is_locked('demoted 2')", 'f', 'and the connection s
 		run($four, "SET lockredis.min_replicas = 1") if $handed;
 		$node->queue_up('queue', $to => "SELECT redis_lock('queue')");
 		run($from, "SELECT redis_unlock('queue')");
-		is($to->wait->error, undef, 'had by the next one');
+		is($to->wait->error, undef, 'the next one gets it');
 		is($node->lock_stat('handoffs') - $before, $handed, $handed ? 'handed over' : 'taken from the store');
 	}
 	run($four, "SELECT redis_unlock('queue')");

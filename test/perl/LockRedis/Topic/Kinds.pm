@@ -80,7 +80,7 @@ sub end_waits ($when, %key)
 	{
 		ok($waiter{$kind}->is_running, "$kind: is waited for $when");
 		does($holder, $kind, 'free', $key{$kind}, "given back $when");
-		is($waiter{$kind}->wait(limit(60))->error, undef, "$kind: had by who has waited $when");
+		is($waiter{$kind}->wait(limit(60))->error, undef, "$kind: taken by the one that has waited $when");
 		does($waiter{$kind}, $kind, 'end', $key{$kind}, 'given back by him');
 	}
 	return;
