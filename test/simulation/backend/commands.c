@@ -32,7 +32,7 @@ shutdown_postgres(int code, Datum arg)
 	xact_abort();
 }
 
-/* Who connects to a database that is not there ends; the next one waits for 10 s. */
+/* Whoever connects to a database that is not there ends; the next one waits for 10 s. */
 void
 BackgroundWorkerInitializeConnection(const char *dbname, const char *username, uint32 flags)
 {

@@ -210,7 +210,7 @@ FreeErrorData(ErrorData *edata)
 	pfree(edata);
 }
 
-/* Who raised it has traced it. */
+/* Whoever raised it has traced it. */
 void
 EmitErrorReport(void)
 {

@@ -128,7 +128,7 @@ told_gone(const ScriptCall *call, const Had *had)
 	if (!script_does(call, "release") || !script_names(call, had->owner))
 		sim_fail("condition", "redis %d: what %s was told is taken away by the script \"%s\"",
 				 call->node, had->owner, call->name);
-	/* Who gives it up in another one's name does not know that. */
+	/* Whoever gives it up in another one's name does not know that. */
 	if (is_acted_on(call, had->owner) && m != NULL && m->pid != call->pid)
 		sim_fail("condition", "%s was told of %s and gives that up, and nobody else is told",
 				 had->owner, had->in);

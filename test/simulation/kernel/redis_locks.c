@@ -457,7 +457,7 @@ check_turn(const ScriptCall *call, const Had *made)
 	}
 }
 
-/* Who comes stands behind all who were there. */
+/* Whoever comes stands behind all who were there. */
 static void
 check_place(const ScriptCall *call, int at)
 {

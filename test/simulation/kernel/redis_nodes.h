@@ -137,7 +137,7 @@ extern void redis_hand_over(int from, int to);
 extern void redis_take_over(int from, int to);
 extern void redis_forget(int node, int master);
 
-/* Who listens to channels of a slot is told that it is no more there. */
+/* Whoever listens to channels of a slot is told that it is no more there. */
 extern void redis_end_channels(int node, int slot);
 
 /* This lock, its channel or its counter, by the name of the key in Redis. */
@@ -266,7 +266,7 @@ extern int	redis_count_asked(int pid, const char *channel);
 /* Tell who listens to the channel at that node; how many they are. */
 extern int	redis_tell(int node, const char *channel, const char *message, bool sharded);
 
-/* Who may not listen any more is disconnected. */
+/* Whoever may not listen any more is disconnected. */
 extern void redis_end_subscribers(int node, const char *channel);
 
 #endif							/* SIM_REDIS_NODES_H */

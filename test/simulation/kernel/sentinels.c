@@ -395,7 +395,7 @@ sentinels_note_epoch(uint32_t epoch, int port, int64_t number)
 /* An answer counts for 3 s. */
 #define NAMED_LATELY	(4 * SIM_S)
 
-/* Not by several names of one.  Who was stopped goes by what it has heard before. */
+/* Not by several names of one.  A watchdog that was stopped goes by what it has heard before. */
 void
 sentinels_check_back(int to, int64_t number)
 {
@@ -433,7 +433,7 @@ sentinels_note_doubt(uint32_t epoch, int64_t now)
 	belief[sim_server()].doubted_at = now;
 }
 
-/* Who has said so before the doubt may not know what has happened since. */
+/* Whoever has said so before the doubt may not know what has happened since. */
 void
 sentinels_note_named(uint32_t epoch, int64_t asked_at)
 {

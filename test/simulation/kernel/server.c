@@ -349,7 +349,7 @@ server_crash(int slot)
 /*
  * server_restart --- an orderly end
  *
- * Who has just been started gets the signal too, before it looks at it.
+ * Whoever has just been started gets the signal too, before it looks at it.
  */
 void
 server_restart(int mode)

@@ -151,7 +151,7 @@ __wrap_lt_drop_lost(LrIndex hold)
 	__real_lt_drop_lost(hold);
 }
 
-/* Who gets it next, on this server or elsewhere, reads what was committed under it. */
+/* Whoever gets it next, on this server or elsewhere, reads what was committed under it. */
 extern ReleaseStart __wrap_lt_begin_release(LrIndex hold, bool aside, HoldView *view);
 extern ReleaseStart __real_lt_begin_release(LrIndex hold, bool aside, HoldView *view);
 

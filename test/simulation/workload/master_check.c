@@ -179,7 +179,7 @@ __wrap_cluster_map_apply(ClusterClaims *a)
 extern void __real_cluster_give_slot(int slot, int row, int64 number);
 extern void __wrap_cluster_give_slot(int slot, int row, int64 number);
 
-/* Who has a slot anew, perhaps after somebody else, is to be asked about its locks. */
+/* A node that has a slot anew, perhaps after another one, is to be asked about its locks. */
 void
 __wrap_cluster_give_slot(int slot, int row, int64 number)
 {
@@ -631,8 +631,8 @@ __wrap_lt_watch_from(LrHold *h, int64 now, int64 lease_ms)
 }
 
 /*
- * Who is granted a lock after it was taken away from somebody else keeps it, and its turn.  Other
- * reasons to refuse it are about another store, or a former master.
+ * A session that is granted a lock after it was taken away from somebody else keeps it, and its
+ * turn.  Other reasons to refuse it are about another store, or a former master.
  */
 static void
 check_kept(const LrKey *key, const StoreOp *op)

@@ -192,8 +192,8 @@ static struct
 /*
  * Of independent masters most have to have it, or have forgotten it.
  *
- * Who finds out that most do not have it any more has the rest give it back at once, on
- * the way to entering the loss.
+ * A session that finds out that most do not have it any more has the rest release it at once,
+ * on the way to entering the loss.
  */
 static void
 check_majority(LrIndex k, LrIndex i, const char *owner)
@@ -383,7 +383,7 @@ is_own_other(const LrHold *one, const LrHold *other)
 }
 
 /*
- * Who releases the lock has done with it before he has read the answer: the store may
+ * A session that releases the lock has done with it before it has read the answer: the store may
  * have given it to the next one by then.  See grant_conflicts().
  */
 static bool
@@ -722,7 +722,7 @@ check_unknown(void)
 /* Longer than the search takes, whoever is stopped meanwhile. */
 #define CYCLE_MAX		(SIM_S + 2 * sim_config.deadlock_timeout_ms * SIM_MS)
 
-/* Who was ended may wait again at once, and close another one. */
+/* A session that was ended may wait again at once, and close another one. */
 #define WAIT_MIN		(3 * SIM_S)
 
 static int64 cycle_since[SIM_MAX_PROCS];

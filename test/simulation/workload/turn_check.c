@@ -43,7 +43,7 @@
 #define SLEEP_MAX_FREE	(2 * SIM_S)
 
 /*
- * Who has not asked since there was a reason not to: he is to be woken, that is all.
+ * A session that has not asked since there was a reason not to is to be woken, that is all.
  * Longer than what is slept too long, by the milliseconds in which it is counted.
  */
 #define WAKE_MAX		(5 * SIM_MS)
@@ -51,7 +51,7 @@
 /* A request that failed is repeated by then, where another node may be the master. */
 #define RETRY_PAUSE		SIM_S
 
-/* Who is told of no release looks once a second; one that sleeps is soon told so. */
+/* Whoever is told of no release looks once a second; one that sleeps is soon told so. */
 #define UNTOLD_LOOK		(SIM_S + 100 * SIM_MS)
 #define UNTOLD_MAX		(5 * SIM_S)
 
@@ -164,7 +164,8 @@ extern bool __real_lt_accept(LrIndex *hold);
 extern bool __wrap_lt_accept(LrIndex *hold);
 
 /*
- * Who was handed it while he asked takes it only if his answer, or another one, says that.
+ * A session that was handed it while it asked takes it only if its answer, or another one,
+ * says that.
  */
 bool
 __wrap_lt_accept(LrIndex *hold)
@@ -279,7 +280,7 @@ is_forgotten(const LrWait *w)
 	return true;
 }
 
-/* In line is who is to ask, from the moment in which he has to. */
+/* In line is the session that is to ask, from the moment in which it has to. */
 static void
 check_lined_up(int s)
 {
@@ -291,8 +292,8 @@ check_lined_up(int s)
 }
 
 /*
- * Who sleeps in front is woken in the moment in which no session here has the lock any more,
- * unless he looks at that moment.
+ * A session that sleeps in front is woken in the moment in which no session here has the lock
+ * any more, unless it looks at that moment.
  */
 static void
 check_woken(int s)
@@ -336,7 +337,7 @@ note_turn(int s)
 		t->left_at = sim_now();
 }
 
-/* Who does not act on a wake-up for so long is passed over. */
+/* Whoever does not act on a wake-up for so long is passed over. */
 #define IGNORED_AFTER	SIM_S
 
 /* The owner of an announcement in the store, of one who does not run; 0: there is none. */
@@ -520,7 +521,7 @@ has_live_hold(const LrKey *key)
 	return false;
 }
 
-/* Who is in front and has been told that the key is busy gets told of its releases. */
+/* Whoever is in front and has been told that the key is busy gets told of its releases. */
 #define LISTEN_MAX	(10 * SIM_S)
 
 /*
