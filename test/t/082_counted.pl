@@ -304,7 +304,7 @@ $gdb->run_to('lt_collect_due', 'connected');
 $gdb->wait_for_stop;
 $gdb->tell('set var now = now + 500000000');
 $gdb->tell("set var max = $batch");
-my $hits = $gdb->counts('lt_read_due');
+my $hits = $gdb->counts('due_is_due');
 my $taken = $gdb->tell('finish') =~ /Value returned is .* = (\d+)/ ? $1 : die 'no return';
 my $looks = $hits->();
 $gdb->let_go;
