@@ -324,10 +324,7 @@ multi_stock(const Multi *m)
 	for (int i = 0; i < m->nagain; i++)
 		if (m->again[i].before.count == 0)
 			rows++;
-	if (lt_stock_rows(rows))
-		return;
-	lt_return_rows();
-	report_table_full();
+	wait_for_rows(rows);
 }
 
 /* ----------
@@ -387,20 +384,37 @@ multi_undo(Multi *m)
  */
 
 /*
+ * multi_set_renewed --- from now on the watchdog renews a lock whose lease was given, or no
+ * longer
+ */
+static void
+multi_set_renewed(const Multi *m, LrIndex hold, bool renewed)
+{
+	LockScope	scope = m->request.terms.scope;
+	HoldView	view;
+
+	lt_look(hold, &view);
+	view.scope[scope].renewed = renewed;
+	(void) lt_set_scope(hold, scope, &view.scope[scope], 0, 0);
+}
+
+/*
  * multi_take_in_order --- acquire the locks one by one; false: the time is over
  *
- * A given lease is renewed while we wait for more locks.
+ * A given lease is renewed while we wait for more locks.  It is requested as one that is
+ * not, so that the call needs no watchdog.
  */
 static bool
 multi_take_in_order(const Multi *m)
 {
-	AcquireRequest request = m->request;
-
 	for (int i = 0; i < m->nfresh; i++)
 	{
-		request.terms.renewed = m->request.terms.renewed || (m->nfresh > 1 && lr_watchdog_running());
-		if (!session_lock(m->fresh[i], &request, NULL))
+		HeldEntry  *entry;
+
+		if (!session_lock(m->fresh[i], &m->request, &entry))
 			return false;
+		if (m->nfresh > 1 && !m->request.terms.renewed)
+			multi_set_renewed(m, entry->hold, true);
 	}
 	return true;
 }
@@ -414,7 +428,6 @@ multi_take_in_order(const Multi *m)
 static void
 multi_begin_leases(const Multi *m)
 {
-	LockScope	scope = m->request.terms.scope;
 	StoreOp    *ops = palloc(sizeof(StoreOp) * m->nfresh);
 
 	for (int i = 0; i < m->nfresh; i++)
@@ -428,12 +441,8 @@ multi_begin_leases(const Multi *m)
 	ask_run_many(ops, m->nfresh);
 	for (int i = 0; i < m->nfresh; i++)
 	{
-		HoldView	view;
-
 		(void) ask_apply_renewal(&ops[i]);
-		lt_look(ops[i].hold, &view);
-		view.scope[scope].renewed = false;
-		(void) lt_set_scope(ops[i].hold, scope, &view.scope[scope], 0, 0);
+		multi_set_renewed(m, ops[i].hold, false);
 	}
 	pfree(ops);
 }
