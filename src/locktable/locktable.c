@@ -110,6 +110,7 @@ lt_init_table(void)
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
+	pg_atomic_init_u64(&lt_table->last_left, 0);
 	for (int s = 0; s < STORE_COUNT; s++)
 		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);
@@ -199,6 +200,12 @@ lt_stock_rows(int n)
 		(*lt_stock())++;
 	}
 	return true;
+}
+
+int64
+lt_last_left(void)
+{
+	return lt_read_time(&lt_table->last_left);
 }
 
 void

@@ -157,24 +157,22 @@ typedef enum EnqueueResult
 {
 	ENQUEUED,
 	ENQUEUE_BUSY,				/* only_if_free, and the key is not free */
-	ENQUEUE_OTHER,				/* a session of this server has the key as a kind
+	ENQUEUE_OTHER				/* a session of this server has the key as a kind
 								 * (*other) that the wanted one cannot be beside or
 								 * after */
-	ENQUEUE_FULL
 } EnqueueResult;
 
 /*
- * Reserve a hold and a place in the queue of the key.  With only_if_free, do that only
- * if no session of this server has the key, is ahead in its queue, or waits for it without
- * the place in the store that its kind has.
+ * Reserve a hold, whose row was stocked, and a place in the queue of the key.  With
+ * only_if_free, do that only if no session of this server has the key, is ahead in its
+ * queue, or waits for it without the place in the store that its kind has.
  */
 extern EnqueueResult lt_enqueue(const LrName *name, const LockTerms *terms,
 								bool only_if_free, LrIndex *hold, KindId *other);
 
 /*
  * The result that lt_enqueue would have with only_if_free, for a kind that excludes
- * itself.  Nothing is reserved, so it is never ENQUEUE_FULL.  *sent: the first call of
- * lt_turn would return TURN_SENT.
+ * itself.  *sent: the first call of lt_turn would return TURN_SENT.
  */
 extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
 								 bool *sent);
@@ -185,6 +183,9 @@ extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
  */
 extern bool lt_stock_rows(int n);
 extern void lt_return_rows(void);
+
+/* When the watchdog was last left a lock to release, which has its row until then. */
+extern int64 lt_last_left(void);
 
 /*
  * The owner of another lock of the key that this session holds, and beside which it may

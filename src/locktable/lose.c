@@ -248,6 +248,7 @@ lt_leave_until(LrIndex hold, int64 due)
 	memset(&h->as, 0, sizeof(h->as));
 	h->session = LR_NONE;
 	lt_set_due_in_traces(hold, due);
+	pg_atomic_write_u64(&lt_table->last_left, (uint64) due);
 	lt_nudge_after(lt_key_of(hold), h->kind);
 }
 

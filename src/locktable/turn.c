@@ -123,10 +123,9 @@ lt_enqueue(const LrName *name, const LockTerms *terms, bool only_if_free,
 	StoreId		store;
 	bool		placed;
 	bool		first;
+	bool		stocked PG_USED_FOR_ASSERTS_ONLY = lt_take_row();
 
-	Assert(w->state == WAIT_NONE);
-	if (!lt_take_row())
-		return ENQUEUE_FULL;
+	Assert(w->state == WAIT_NONE && stocked);
 	*hold = lt_alloc_hold();
 
 	lt_lock(name->hash);

@@ -169,8 +169,7 @@ monitor_wait(const LrName *name, const HeldEntry *entry, const HoldView *view,
 	HeldEntry  *now;
 	bool		notified;
 
-	if (!lt_stock_rows(MONITOR_ROWS))
-		report_table_full();
+	wait_for_rows(MONITOR_ROWS);
 	notified = wait_for_lock(name, sleep, &pending.notification);
 	monitor_take_again(name, view);
 	monitor_end_notification(name, sleep->terms.kind);

@@ -40,6 +40,12 @@ extern bool wait_for_lock(const LrName *name, const AcquireRequest *request,
 extern void wait_require_watchdog(const LockTerms *terms);
 extern void wait_require_place(void);
 
+/*
+ * Reserve rows of the lock table; raises if there are too few.  If the watchdog is about to
+ * release something, which frees its row, that is waited for, for as long as a call may take.
+ */
+extern void wait_for_rows(int n);
+
 /* Sleep for that long, or until the latch is set; then look for interrupts. */
 extern void wait_nap(int64 ms, uint32 event);
 

@@ -130,6 +130,30 @@ wait_nap(int64 ms, uint32 event)
 }
 
 /*
+ * wait_for_rows --- see session_int.h
+ *
+ *	 S has all rows, and loses all locks
+ *	 S: redis_unlock_all(): what may be left of them is the watchdog's
+ *	 S: takes one again: no row is free
+ *									watchdog: releases what is left
+ */
+void
+wait_for_rows(int n)
+{
+	int64		until = 0;
+
+	while (!lt_stock_rows(n))
+	{
+		lt_return_rows();
+		if (until == 0)
+			until = lt_last_left() + lr_call_budget();
+		if (lr_now() >= until || !lr_watchdog_running())
+			report_table_full();
+		wait_nap(CONFLICT_POLL_MS, LR_WAIT_ACQUIRE);
+	}
+}
+
+/*
  * wait_require_watchdog --- raise an error if there is no watchdog to renew the lock
  */
 void
@@ -1087,6 +1111,7 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 	acq.name = name;
 	acq.key = held_key(name, request->terms.kind);
 	acq.request = request;
+	wait_for_rows(1);
 	switch (lt_enqueue(name, &request->terms, request->wait_us == 0, &acq.hold, &other))
 	{
 		case ENQUEUED:
@@ -1097,8 +1122,6 @@ wait_for_lock(const LrName *name, const AcquireRequest *request, LrIndex *hold)
 		case ENQUEUE_BUSY:
 			lr_count(STAT_BUSY);
 			return false;
-		case ENQUEUE_FULL:
-			report_table_full();
 	}
 	acq.op = &pending.ops[0];
 	acq.op->outcome = STORE_PENDING;

@@ -14,17 +14,9 @@ use constant PATIENT => 1_800;
 my $max_locks = 12;
 my $redis = LockRedis::Redis->new;
 my $proxy = LockRedis::Proxy->new($redis);
-my $small = LockRedis::Node->create(
-	'small',
-	url => $proxy->url,
-	settings => {
-		'lockredis.max_locks' => $max_locks,
-		max_connections => 230
-	});
-my $large = LockRedis::Node->create(
-	'large',
-	redis => $redis,
-	settings => { max_connections => 230 });
+my $small = LockRedis::Node->create('small', url => $proxy->url,
+	settings => { 'lockredis.max_locks' => $max_locks, max_connections => 230 });
+my $large = LockRedis::Node->create('large', redis => $redis, settings => { max_connections => 230 });
 
 $small->wait_for_up;
 $large->wait_for_up;
@@ -92,19 +84,15 @@ $two->wait->fails('57014', qr/cancel/, 'the wait is cancelled');
 take($one, 1, 1);
 is_full($two, 'full again');
 $one->query_is("SELECT redis_unlock('k1')", 't', 'given back');
-$two->query_is("SELECT redis_try_lock('k2', '100ms', '1h')",
-	'f', 'a wait that ends by its time limit');
+$two->query_is("SELECT redis_try_lock('k2', '100ms', '1h')", 'f', 'a wait that ends by its time limit');
 take($one, 1, 1);
 $one->query_is('SELECT redis_unlock_all()', $max_locks, 'all given back');
 
 #
 # Lost ones, until their session has seen it.
 #
-$one->query(
-	"SELECT count(redis_lock('k' || i, '3s')) FROM generate_series(1, $max_locks) i"
-);
-poll_until('all leases to end',
-	sub { $small->count_locks('lost_at IS NOT NULL') == $max_locks });
+$one->query("SELECT count(redis_lock('k' || i, '3s')) FROM generate_series(1, $max_locks) i");
+poll_until('all leases to end', sub { $small->count_locks('lost_at IS NOT NULL') == $max_locks });
 is_full($two, 'full of lost ones');
 $one->query("SELECT redis_unlock('k1')");
 poll_until('the slot of the lost one', sub { $small->count_locks == $max_locks - 1 });
@@ -112,6 +100,19 @@ $two->query_is("SELECT redis_try_lock('one more', '0', '1h'), redis_unlock('one 
 	't|t', 'one is seen to be lost, its slot is free');
 $one->query('SELECT redis_unlock_all()');
 poll_until('the slots of all lost ones', sub { $small->count_locks == 0 });
+
+# Lost all at once, and taken again before the watchdog has released what may be left of them.
+my $watchdog = $small->watchdog_pid;
+$small->set('lockredis.command_timeout' => '60s');
+$one->query("SELECT count(redis_lock('k' || i, '1s')) FROM generate_series(1, $max_locks) i");
+kill 'STOP', $watchdog;
+poll_until('the last to end', sub { $one->value("SELECT redis_is_held('k$max_locks')") eq 'f' });
+$one->start('SELECT redis_unlock_all(); SELECT '
+	  . join ', ', map { "redis_try_lock('k$_', '0', '1h')" } 1 .. $max_locks);
+$small->wait_for_event($one, 'Extension');
+kill 'CONT', $watchdog;
+is($one->wait->error, undef, 'what is left of lost ones is waited for');
+$one->query_is('SELECT redis_unlock_all()', $max_locks, 'and all are taken again');
 
 $_->quit foreach $one, $two;
 nothing_left($small, $redis, name => 'nothing is left of full tables');
