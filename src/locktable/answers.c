@@ -189,6 +189,12 @@ answer_note_renewal(Answer *a, int64 deadline)
 
 /*
  * answer_renewal --- the lock was renewed, is lost, or is tried again
+ *
+ * A hold that has been left meanwhile may have been renewed after that.  Should its release be
+ * refused, it is there for longer than was noted then (lt_leave_until):
+ *
+ *	 watchdog: is to renew k, and is stopped	S ends at T: k lasts until T + lease
+ *	 watchdog: renews k at T + 5 s
  */
 static void
 answer_renewal(Answer *a)
@@ -197,6 +203,8 @@ answer_renewal(Answer *a)
 	const StoreOp *op = a->op;
 	bool		same = lt_moves(a->h) == item->op.moves;
 
+	if (lt_is_left(a->h))
+		lt_ask_longer(a->h, item->op.lease_ms);
 	if (answer_is_refusal(op))
 		(void) answer_refused(a, op->args.alone);
 	switch (op->outcome)

@@ -422,6 +422,20 @@ check_beside(const DueItem *item, const LrHold *before)
 					 lt_keys[key].name, (lt_holds[i].lasts - server_clock()) / 1000.0);
 }
 
+/*
+ * What is left, and was renewed after that, counts as there until the end of that lease.
+ */
+static void
+check_renewed_left(const DueItem *item, const StoreOp *op)
+{
+	const LrHold *h = &lt_holds[item->op.hold];
+	int64		until = op->sent.at + item->op.lease_ms * LR_US_PER_MS;
+
+	if (is_left(item) && h->lasts < until)
+		sim_fail("left behind", "%s (%s) was renewed, and counts as over %.3f ms before the end of that lease",
+				 lt_keys[h->key].name, lt_state_names[h->state], (until - h->lasts) / 1000.0);
+}
+
 /* The operation that says what became of the item. */
 static const StoreOp *
 last_op(const DueItem *item, const StoreOp *op)
@@ -470,6 +484,8 @@ __wrap_lt_answered(const DueItem *item, const StoreOp *op, const StoreOp *time,
 	result = __real_lt_answered(item, op, time, retry_at, has_room);
 	note_put_off(item, op);
 	counts_answered(item, sent, &result);
+	if (item->action == DUE_RENEW && op->outcome == STORE_OK)
+		check_renewed_left(item, op);
 	if ((item->action == DUE_RENEW || item->action == DUE_MOVE) &&
 		last_op(item, op)->outcome == STORE_OK &&
 		lr_store_can(item->op.store, STORE_HAS_REPLICAS))
