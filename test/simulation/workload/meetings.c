@@ -89,6 +89,7 @@ const Meeting sim_meetings[] = {
 	/* What only a mutant is tried with */
 	{"lt_grant", NULL, "lt_disown", NULL, MEET_NAMED},
 	{"current_change", NULL, "lt_grant", NULL, MEET_NAMED},
+	{"lt_found_busy", NULL, NULL, fault_key_deleted, MEET_NAMED},
 	{"part_batch_start", "renewals_step", "lt_leave_until", NULL, MEET_NAMED},
 	{"lt_set_scope", NULL, "lt_lose", fault_terminate, MEET_NAMED},
 	{"request_ttl_ms", NULL, "lt_collect_due", NULL, MEET_NAMED},

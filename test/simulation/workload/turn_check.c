@@ -186,6 +186,9 @@ __wrap_lt_accept(LrIndex *hold)
 	return accepted;
 }
 
+/* When this process had the lock of a partition in that last. */
+static int64 cleared_at;
+
 extern void __real_lt_note_clear(LrIndex hold, const StoreOp *op);
 extern void __wrap_lt_note_clear(LrIndex hold, const StoreOp *op);
 
@@ -200,12 +203,32 @@ __wrap_lt_note_clear(LrIndex hold, const StoreOp *op)
 	int64		before = key->clear_at;
 	int64		since;
 
+	cleared_at = server_clock();
 	__real_lt_note_clear(hold, op);
 	since = redis_others_stand_since(key->name, lr_instance_uuid());
 	if (sim_config.nservers > 1 && key->clear_at != before &&
 		since > server_time(op->sent.at) && since < server_time(key->clear_at))
 		sim_fail("fair order", "a session that comes here within %.3f ms after one elsewhere counts as earlier for %s",
 				 (server_time(key->clear_at) - since) / 1000.0, key->name);
+}
+
+extern void __real_lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner);
+extern void __wrap_lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner);
+
+/*
+ * A session that is answered that it has no place is handed the lock, or in line, whatever has come
+ * meanwhile; unless it is passed over just then.
+ */
+void
+__wrap_lt_found_busy(LrIndex hold, const StoreOp *create, const char *owner)
+{
+	const LrWait *w = lt_wait_of(LrMyProcNumber);
+
+	__real_lt_found_busy(hold, create, owner);
+	if (create->answer.unplaced && w->state == WAIT_PLACED &&
+		w->place.standing < STANDING_PLACELESS && server_clock() - cleared_at < SIM_S)
+		sim_fail("sleeps for ever", "session %d was answered that it has no place for %s, and counts as if it had one",
+				 LrMyProcNumber, lt_key_of(hold)->name);
 }
 
 /*
@@ -280,13 +303,25 @@ is_forgotten(const LrWait *w)
 	return true;
 }
 
+/*
+ * A session that was answered and does not ask has a place, unless the watchdog has that by now; or
+ * nobody tells it when it can have the lock, and it soon looks.
+ */
+static bool
+is_out_of_line(const LrWait *w)
+{
+	return w->state == WAIT_PLACED && w->place.standing == STANDING_ANSWERED &&
+		!w->asked.trying && w->asked.claim.owner == 0 && w->asked.disowned == 0 &&
+		w->woken_at == 0 && w->looks_at > server_clock() + UNTOLD_LOOK;
+}
+
 /* In line is the session that is to ask, from the moment in which it has to. */
 static void
 check_lined_up(int s)
 {
 	const LrWait *w = &lt_sessions[s].wait;
 
-	if (is_forgotten(w))
+	if (is_forgotten(w) || is_out_of_line(w))
 		sim_fail("sleeps for ever", "session %d waits for %s without a place, and is not to ask for one",
 				 s, lt_keys[w->key].name);
 }
