@@ -176,7 +176,7 @@ COMMENT ON COLUMN redis_locks.scope IS 'session or transaction; null for an orph
 COMMENT ON COLUMN redis_locks.granted IS 'true: the session has the lock; false: it waits, has lost it, or this is an orphan';
 COMMENT ON COLUMN redis_locks.hold_count IS 'how often the session holds it at this scope; null while it waits, and for an orphan';
 COMMENT ON COLUMN redis_locks.fence IS 'fencing token of the hold; null: none was asked for';
-COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope; null as hold_count';
+COMMENT ON COLUMN redis_locks.lease IS 'longest lease asked for at this scope since it was taken or last extended; null as hold_count';
 COMMENT ON COLUMN redis_locks.renewed IS 'whether the watchdog renews the lease';
 COMMENT ON COLUMN redis_locks.acquired_at IS 'when it was taken';
 COMMENT ON COLUMN redis_locks.waiting_since IS 'since when the session waits; null: it does not';
@@ -240,7 +240,7 @@ COMMENT ON COLUMN redis_lock_stats.waits IS 'acquires that had to wait';
 COMMENT ON COLUMN redis_lock_stats.timeouts IS 'waits that a time limit ended';
 COMMENT ON COLUMN redis_lock_stats.cancels IS 'acquires that were canceled';
 COMMENT ON COLUMN redis_lock_stats.deadlocks IS 'waits that ended to break a deadlock';
-COMMENT ON COLUMN redis_lock_stats.releases IS 'locks released by their holder';
+COMMENT ON COLUMN redis_lock_stats.releases IS 'locks released by their holder, without permits by their ids';
 COMMENT ON COLUMN redis_lock_stats.renewals IS 'leases renewed by the watchdog';
 COMMENT ON COLUMN redis_lock_stats.losses IS 'locks that were lost';
 COMMENT ON COLUMN redis_lock_stats.commits_refused IS 'transactions that could not commit because of a lost lock';
@@ -964,7 +964,7 @@ COMMENT ON FUNCTION redis_assert_held(text) IS
 'raise an error unless this session holds the key: 55000 not held, or lost at session level (redis_unlock acknowledges that); 40001 lost at transaction level.  Answered by this session, without a round trip';
 
 COMMENT ON PROCEDURE redis_with_lock(text, text, interval, interval, interval, boolean) IS
-'run a command under a lock: take it, commit, run, commit, release it.  ran: false if it was busy for all of wait (null: no limit).  hold_at_least: the key stays locked for that long from the start.  Errors: those of the command and of redis_lock; 40001 it was lost; 2D000 in a transaction block';
+'run a command under a lock: take it, commit, run, commit, release it.  ran: false if busy for all of wait (null: no limit).  hold_at_least: it stays locked for that long from the start.  Errors: those of the command and of redis_lock; 40001 lost, if the command wrote; 2D000 in a transaction block';
 
 COMMENT ON FUNCTION redis_lock_stats_reset() IS
 'set all counters of redis_lock_stats to zero';

@@ -136,7 +136,7 @@ check_url(char **newval, void **extra, GucSource source)
 		/* The usual message would repeat the value, and a password in it. */
 		GUC_check_errmsg("invalid value for parameter \"%s\"", "lockredis.url");
 		GUC_check_errdetail("%s", error.detail);
-		GUC_check_errhint("Write it as \"redis://user@host:port/db\", with TLS \"rediss://...\", or \"unix:///path?db=n\".");
+		GUC_check_errhint("Write it as \"redis://user@host:port/db\", \"unix:///path?db=n\", \"redis-sentinel://user@host:port,.../service\" or \"redis-cluster://user@host:port,...\"; with TLS \"rediss\" in place of \"redis\".");
 		return false;
 	}
 	if (!url_fits_mode(urls, n))
@@ -344,7 +344,7 @@ typedef struct StringSetting
 static const StringSetting string_settings[] = {
 	{"lockredis.url", &lr_url, "redis://127.0.0.1:6379", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 		"Where the locks are kept.",
-		"redis://[user@]host[:port][/db], with TLS rediss://..., or unix:///path[?db=n]; 3 to 9 of these are independent masters.",
+		"redis://[user@]host[:port][/db] or unix:///path[?db=n], 3 to 9 of which are independent masters; redis-sentinel://[user@]host[:port],.../service[/db]; or redis-cluster://[user@]host[:port],...; with TLS rediss.",
 	check_url, assign_url},
 	{"lockredis.password_file", &lr_password_file, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 		"File with the password of the lock store.",

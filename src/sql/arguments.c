@@ -343,7 +343,7 @@ require_session_locks(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("session-level Redis locks are not allowed"),
 				 errdetail("\"%s\" is off.", "lockredis.session_locks"),
-				 errhint("Use redis_xact_lock.")));
+				 errhint("Use a transaction-level lock.")));
 }
 
 /* ----------

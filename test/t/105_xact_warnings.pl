@@ -21,7 +21,7 @@ start_servers();
 		"redis_fenced_lock('s')", "redis_try_fenced_lock('s')")
 	{
 		$pooled->query_fails("SELECT $call",
-			'55000', qr/session_locks.*HINT:  Use redis_xact_lock/s,
+			'55000', qr/session_locks.*HINT:  Use a transaction-level lock/s,
 			"session_locks = off: $call");
 	}
 	is($redis->cmd('EXISTS', 's'), 0, 'nothing was taken');

@@ -97,7 +97,7 @@ $redis->kill9;
 $incident->seen(has('node_in_use{node="2",role="table"', 1), has('node_in_use{node="1",role="master"', 0));
 like($incident->look('LockRedisOnTable'), qr/^table\|up\|t\|20.*\|.+$/m, 'the table: since when, and why');
 $redis->start;
-$incident->over(\@all_up, 'LockRedisOnTable', 'LockRedisDown', 'LockRedisNodeDown');
+$incident->over(\@all_up, 'LockRedisOnTable', 'LockRedisNodeDown');
 $alerts->exporter->stop;
 
 end_test($node, $redis);

@@ -339,7 +339,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 
 	memset(url, 0, sizeof(*url));
 	if (end == NULL || end > c->end || end == c->at)
-		return url_malformed(c, c->at, "Missing scheme (redis://, rediss:// or unix:// is expected)");
+		return url_malformed(c, c->at, "Missing scheme (redis, redis-sentinel, redis-cluster, the same with rediss, or unix is expected)");
 
 	for (int i = 0; i < lengthof(url_forms); i++)
 	{
@@ -352,7 +352,7 @@ url_parse_one(UrlCursor *c, RedisUrl *url)
 		c->at = end + 3;
 		return url->scheme == REDIS_UNIX ? url_parse_unix(c, url) : url_parse_tcp(c, url);
 	}
-	return url_malformed(c, c->at, "Unknown scheme (redis://, rediss:// or unix:// is expected)");
+	return url_malformed(c, c->at, "Unknown scheme (redis, redis-sentinel, redis-cluster, the same with rediss, or unix is expected)");
 }
 
 void
