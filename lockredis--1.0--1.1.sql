@@ -866,7 +866,7 @@ AS 'MODULE_PATHNAME', 'lockredis_with_permit'
 LANGUAGE C;
 
 COMMENT ON PROCEDURE redis_with_permit(text, text, interval, interval, boolean) IS
-'run a command under a permit: take it, commit, run, commit, release it.  ran: false if none was free for all of wait (null: no limit).  Errors: those of the command and of redis_permit_lock; 40001 it was lost; 2D000 in a transaction block';
+'run a command under a permit: take it, commit, run, commit, release it.  ran: false if none was free for all of wait (null: no limit).  Errors: those of the command and of redis_permit_lock; 40001 it was lost, if the command has written; 2D000 in a transaction block';
 
 --
 -- Conditions
