@@ -230,7 +230,8 @@ extern bool silence_is_noticed(void);
 
 /*
  * Set the effective limits (both us).  A watchdog that did not look for longer than
- * "stall" does not know what happened meanwhile; leases last for "lease".
+ * "stall" does not know what happened meanwhile; leases last for "lease", or for longer if
+ * that was set before, since the server started.
  */
 extern void silence_set_limits(int64 stall, int64 lease);
 

@@ -304,11 +304,17 @@ silence_saw_ttl(uint32 hash, int64 ttl_ms)
  * ----------
  */
 
+/*
+ * silence_set_limits --- see nodes.h
+ *
+ * Locks keep the lease with which they were taken, also those of other servers: a reload
+ * that lowers it concerns only new ones.
+ */
 void
 silence_set_limits(int64 stall, int64 lease)
 {
 	pg_atomic_write_u64(&shared->stall, (uint64) stall);
-	pg_atomic_write_u64(&shared->lease, (uint64) lease);
+	raise_time(&shared->lease, lease);
 }
 
 bool
