@@ -343,9 +343,14 @@ lt_orphan(LrIndex hold, int64 sent_at)
 	lt_lock_hold(hold);
 	Assert(h->state == HOLD_RELEASING);
 
-	/* We held the lock until then, and the store has not answered since. */
+	/*
+	 * We held the lock until then, and the store has not answered since; but the key may
+	 * have to stay locked, for the next session of this server, too.
+	 */
 	if (lr_store_can(h->claim.store, STORE_SERVER_ONLY))
 		hold_note_stay(hold, h->as.held.here_from);
+	else if (h->keep_until > lr_now())
+		hold_note_stay(hold, 0);
 	else
 		hold_note_stay(hold, sent_at != 0 ? sent_at : lr_now());
 	lt_make_orphan(hold);
