@@ -524,10 +524,22 @@ lr_way(void)
 	return way;
 }
 
+/* The largest lr_call_budget() of this process. */
+static int64 longest_call = 0;
+
 int64
 lr_call_budget(void)
 {
-	return ((int64) lr_connect_timeout + lr_command_timeout) * LR_US_PER_MS;
+	int64		budget = ((int64) lr_connect_timeout + lr_command_timeout) * LR_US_PER_MS;
+
+	longest_call = Max(longest_call, budget);
+	return budget;
+}
+
+int64
+lr_longest_call(void)
+{
+	return Max(longest_call, lr_call_budget());
 }
 
 bool

@@ -96,6 +96,12 @@ extern bool lr_in_alter_system;
 /* Time limit of a whole call, connect_timeout + command_timeout, in microseconds. */
 extern int64 lr_call_budget(void);
 
+/*
+ * The longest of those that this process has seen: before a reload, others may have begun
+ * calls with it that are still under way.
+ */
+extern int64 lr_longest_call(void);
+
 /* Does the server's mode use this store? */
 extern bool lr_has_store(StoreId id);
 

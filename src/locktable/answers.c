@@ -90,11 +90,27 @@ answer_is_refusal(const StoreOp *op)
 }
 
 /*
+ * answer_left_is_over --- has the lease of what is left ended by now, so that no store has it?
+ *
+ * A read lock that a session holds beside a write lock extends both in the store.
+ */
+static bool
+answer_left_is_over(LrHold *h)
+{
+	if (!lt_is_left(h))
+		return false;
+	for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
+		if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
+			h->lasts = lr_later(h->lasts, lt_deadline(i));
+	return h->lasts <= lr_now();
+}
+
+/*
  * answer_refused --- the store refuses this, though it does others; has the lease of what is
  * left ended by now?
  *
  * A held lock is tried a few times more before its end, as somebody may remove the cause by
- * then.  A read lock that a session holds beside a write lock extends both in the store.
+ * then.
  */
 static bool
 answer_refused(Answer *a, bool alone)
@@ -102,7 +118,7 @@ answer_refused(Answer *a, bool alone)
 	LrHold	   *h = a->h;
 	int64		now = lr_now();
 	int64		again = now + (AGAIN_FIRST << Min(h->renewal.refusals, AGAIN_DOUBLED));
-	bool		over = false;
+	bool		over = answer_left_is_over(h);
 
 	a->result.refused = h->renewal.refusals == 0;
 	if (h->renewal.refusals <= AGAIN_DOUBLED)
@@ -114,15 +130,8 @@ answer_refused(Answer *a, bool alone)
 
 		again = Min(again, now + Max(left / 4, AGAIN_MIN));
 	}
-	else if (lt_is_left(h))
-	{
-		for (LrIndex i = lt_keys[h->key].first_hold; i != LR_NONE; i = lt_holds[i].next)
-			if (kindset_has(lr_kind(lt_holds[i].kind)->beside, h->kind))
-				h->lasts = lr_later(h->lasts, lt_deadline(i));
-		over = h->lasts <= now;
-		if (!over)
-			again = Min(again, h->lasts);
-	}
+	else if (lt_is_left(h) && !over)
+		again = Min(again, h->lasts);
 	a->retry_at = again + AGAIN_STEP - again % AGAIN_STEP;
 	return over;
 }
@@ -233,11 +242,14 @@ answer_renewal(Answer *a)
  * ----------
  */
 
-/* The store's clock (ms) after which no request sent until now can run. */
+/*
+ * The store's clock (ms) after which no request sent until now can run; a session may have
+ * begun it before a reload that has lowered the time limits.
+ */
 static int64
 end_of_calls(const StoreOp *time)
 {
-	return time->answer.store_ms + lr_call_budget() / LR_US_PER_MS;
+	return time->answer.store_ms + lr_longest_call() / LR_US_PER_MS;
 }
 
 /*
@@ -330,7 +342,8 @@ answer_limit(const Answer *a)
  * answer_give_back --- an orphan was released, or is tried again
  *
  * It is gone when a release has run after the last possible create, or when a release
- * is refused and the lease is over.
+ * is refused and the lease is over.  A table has nothing of it then, whether it answers or
+ * not; if nobody can use the table, its traces must not fill the lock table.
  */
 static void
 answer_give_back(Answer *a)
@@ -350,6 +363,8 @@ answer_give_back(Answer *a)
 		a->retry_at = lr_now() + ORPHAN_REPEAT;
 	else if (answer_is_refusal(op))
 		ran = answer_refused(a, op->args.alone);
+	else if (lr_store_can(op->store, STORE_SERVER_ONLY) && answer_left_is_over(a->h))
+		ran = true;
 	else
 	{
 		answer_again(a, a->retry_at);

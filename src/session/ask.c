@@ -474,7 +474,7 @@ ask_forget(const StoreOp *op)
 {
 	bool		noted = op->kind == STORE_TALLY || lr_leaves_something(op->lock_kind);
 
-	if (lr_store(op->store)->forget != NULL && noted && !op->sent.again)
+	if (noted && !op->sent.again)
 		lr_store(op->store)->forget(store_handle[op->store], op);
 }
 

@@ -382,7 +382,7 @@ typedef struct StoreRoutine
 	 * nor undone, so the store need not remember its ticket.  The store learns that
 	 * along with the next batch over the same connection, or before the connection is
 	 * closed.  Nobody waits for it; if it gets lost, the store forgets the ticket later
-	 * by itself.  Between batches.  NULL: the store remembers only the last requests.
+	 * by itself.  Between batches.
 	 */
 	void		(*forget) (StoreHandle *h, const StoreOp *op);
 

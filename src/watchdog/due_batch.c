@@ -424,7 +424,7 @@ replies_apply(const DueBatch *b, int64 retry_at)
 			farewell_give_back(item);
 		if (result.dropped != NULL)
 			log_dropped(item, result.dropped);
-		if (result.forget && b->store->forget != NULL)
+		if (result.forget)
 			b->store->forget(b->handle, op);
 		if (result.refused && nrefused++ == 0)
 			first_refused = item;

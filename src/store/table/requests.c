@@ -350,6 +350,20 @@ requests_tickets(void)
 	return &requests->tickets;
 }
 
+/*
+ * requests_forget --- see table_int.h
+ */
+void
+requests_forget(uint64 owner)
+{
+	for (int i = 0; i < TABLE_TICKETS; i++)
+	{
+		uint64		same = owner;
+
+		(void) pg_atomic_compare_exchange_u64(&requests->tickets.ticket[i].owner, &same, 0);
+	}
+}
+
 TimestampTz
 requests_clock(void)
 {

@@ -17,8 +17,8 @@
  *	 watchdog: asks to undo it
  *									next worker: it was committed; returns two permits
  *
- * Only the last TABLE_TICKETS requests are kept.  An older one is treated as if it had not
- * run.
+ * Only the last TABLE_TICKETS requests are kept whose answer was not read.  An older one is
+ * treated as if it had not run.
  *
  * A permit that is taken has a row in redis_lock_shares, and none in redis_lock_rows, since
  * permits do not conflict with other locks of the key.  A session's permit belongs to this
@@ -51,15 +51,23 @@
 
 /*
  * ticket_add --- note that the current transaction carries out the request of this owner
+ *
+ * If no ticket is free, it takes the place of the oldest one.
  */
 static void
 ticket_add(uint64 owner)
 {
 	TableTickets *tickets = requests_tickets();
-	TableTicket *t = &tickets->ticket[tickets->next];
+	TableTicket *t;
 
-	tickets->next = (tickets->next + 1) % TABLE_TICKETS;
-	t->owner = owner;
+	for (int i = 0; i < TABLE_TICKETS; i++)
+	{
+		t = &tickets->ticket[tickets->next];
+		tickets->next = (tickets->next + 1) % TABLE_TICKETS;
+		if (pg_atomic_read_u64(&t->owner) == 0)
+			break;
+	}
+	pg_atomic_write_u64(&t->owner, owner);
 	t->done_by = GetTopTransactionId();
 	t->undone_by = InvalidTransactionId;
 }
@@ -86,7 +94,7 @@ ticket_find(uint64 owner)
 	{
 		TableTicket *t = &tickets->ticket[i];
 
-		if (t->owner == owner && ticket_is_done(t->done_by) &&
+		if (pg_atomic_read_u64(&t->owner) == owner && ticket_is_done(t->done_by) &&
 			!ticket_is_done(t->undone_by))
 			return t;
 	}
@@ -160,7 +168,7 @@ count_add(LockTables *tables, StoreOp *op, int64 amount)
 
 	if (pg_add_s64_overflow(tables->entry[IN_VALUES].number, amount, &value))
 	{
-		table_trouble_set(&tables->trouble, ERRCODE_INTERNAL_ERROR, "",
+		table_trouble_set(&tables->trouble, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE, "",
 						  "The number would be out of range.");
 		tables_fail(tables);
 	}

@@ -101,13 +101,13 @@ typedef struct TableRequest
 
 /*
  * The requests that have changed a count, and the transactions that did it; used by
- * table_counts.c alone.
+ * table_counts.c, until requests_forget().
  */
 #define TABLE_TICKETS		8192
 
 typedef struct TableTicket
 {
-	uint64		owner;			/* 0 = none */
+	pg_atomic_uint64 owner;		/* 0 = none */
 	TransactionId done_by;
 	TransactionId undone_by;
 } TableTicket;
@@ -142,6 +142,9 @@ extern void request_free(TableRequest *request);
 
 /* Withdraw the request, if it is under way, without reading any answer. */
 extern void request_drop(TableRequest *request);
+
+/* The answer to the request of that owner was read: it needs no ticket any more. */
+extern void requests_forget(uint64 owner);
 
 /* Is there a worker that takes requests? */
 extern bool requests_have_worker(void);

@@ -392,6 +392,12 @@ table_connections(StoreHandle *handle)
 	return requests_epoch();
 }
 
+static void
+table_forget(StoreHandle *handle, const StoreOp *op)
+{
+	requests_forget(op->owner);
+}
+
 static const StoreError *
 table_error(StoreHandle *handle)
 {
@@ -413,6 +419,7 @@ const StoreRoutine table_store = {
 	.step = table_step,
 	.abandon = table_abandon,
 	.interests = table_interests,
+	.forget = table_forget,
 	.error = table_error,
 	.connected = table_connected,
 	.connections = table_connections,

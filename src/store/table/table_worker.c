@@ -93,6 +93,8 @@ handle_terminate(SIGNAL_ARGS)
 
 /*
  * refuse_job --- answer that the operation was not carried out, and why
+ *
+ * A value that cannot be changed is the fault of its row; the table serves others.
  */
 static void
 refuse_job(TableJob *job, const TableTrouble *trouble)
@@ -100,6 +102,7 @@ refuse_job(TableJob *job, const TableTrouble *trouble)
 	memset(&job->op->answer, 0, sizeof(StoreAnswer));
 	job->op->outcome = trouble->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
 		STORE_BLOCKED : STORE_REFUSED;
+	job->op->answer.own_fault = ERRCODE_TO_CATEGORY(trouble->sqlstate) == ERRCODE_DATA_EXCEPTION;
 	job->request->trouble = *trouble;
 }
 
