@@ -179,7 +179,7 @@ is_deeply([ map { $old->cmd('GET', $_) } @counts ], [ 49, 49, 49 ], 'each count 
 go_to($proxy->url);
 $_->cmd('FLUSHALL') foreach $old, $new;
 $node->safe_psql('postgres', 'CREATE TABLE go_on (what text)');
-my $moved = qr/the lock store has been changed.*DETAIL:.*lockredis\.url.*HINT:  Start/s;
+my $moved = qr/the lock store has been changed.*DETAIL:.*lockredis\.url.*HINT:  Run/s;
 
 #
 #   holder    has "local"
