@@ -342,8 +342,8 @@ answer_limit(const Answer *a)
  * answer_give_back --- an orphan was released, or is tried again
  *
  * It is gone when a release has run after the last possible create, or when a release
- * is refused and the lease is over.  A table has nothing of it then, whether it answers or
- * not; if nobody can use the table, its traces must not fill the lock table.
+ * is refused and the lease is over.  A table that refuses everything has nothing of it then,
+ * as it answers in the order of the requests; its traces must not fill the lock table.
  */
 static void
 answer_give_back(Answer *a)
@@ -363,7 +363,8 @@ answer_give_back(Answer *a)
 		a->retry_at = lr_now() + ORPHAN_REPEAT;
 	else if (answer_is_refusal(op))
 		ran = answer_refused(a, op->args.alone);
-	else if (lr_store_can(op->store, STORE_SERVER_ONLY) && answer_left_is_over(a->h))
+	else if (op->outcome == STORE_REFUSED && lr_store_can(op->store, STORE_SERVER_ONLY) &&
+			 answer_left_is_over(a->h))
 		ran = true;
 	else
 	{
