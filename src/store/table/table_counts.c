@@ -59,14 +59,13 @@ ticket_add(uint64 owner)
 {
 	TableTickets *tickets = requests_tickets();
 	TableTicket *t;
+	int			looked = 0;
 
-	for (int i = 0; i < TABLE_TICKETS; i++)
-	{
-		t = &tickets->ticket[tickets->next];
+	while (looked++ < TABLE_TICKETS &&
+		   pg_atomic_read_u64(&tickets->ticket[tickets->next].owner) != 0)
 		tickets->next = (tickets->next + 1) % TABLE_TICKETS;
-		if (pg_atomic_read_u64(&t->owner) == 0)
-			break;
-	}
+	t = &tickets->ticket[tickets->next];
+	tickets->next = (tickets->next + 1) % TABLE_TICKETS;
 	pg_atomic_write_u64(&t->owner, owner);
 	t->done_by = GetTopTransactionId();
 	t->undone_by = InvalidTransactionId;
