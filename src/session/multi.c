@@ -270,7 +270,11 @@ at_once_take(const Multi *m)
 		return once_keep_granted(m) ? AT_ONCE_HAD : AT_ONCE_NOT;
 	pending_abandon();
 	if (op->outcome == STORE_BUSY)
-		return AT_ONCE_BUSY;
+	{
+		/* Our own release that was sent may be what got lost with the connection. */
+		(void) once_is_free(m, &sent);
+		return sent ? AT_ONCE_NOT : AT_ONCE_BUSY;
+	}
 	if (op->outcome == STORE_WRONG_TYPE)
 		report_wrong_type(m->fresh[which], op);
 	if (op->outcome == STORE_LATE)
