@@ -9,9 +9,11 @@
  *
  * - A slot goes to another node if that has a higher number than the present one had.
  *	 So the map of a node that is cut off changes nothing.
- * - It also goes there if the present node says so itself, or is unknown to the node
- *	 that replies: a cluster that was created anew has lower numbers.
+ * - It also goes there if the present node says so itself, when asked since it got a slot;
+ *	 or if no reply has named that node for a while: a cluster that was created anew has
+ *	 lower numbers.
  * - A slot that nobody claims stays where it was.
+ * - The address of a node counts as given by those that hear it.
  * - If a master says that its number is lower than the one we know, or most masters do, once
  *	 they have had time to hear of it, then the one we know was wrong; or the cluster was
  *	 restored from a backup.
@@ -31,8 +33,11 @@
 #include "store/nodes.h"
 #include "store/redis/cluster_map.h"
 
-/* How long nodes may take to learn the new number of another one. */
+/* How long nodes may take to learn of another one, or of its new number. */
 #define NUMBER_SETTLES		(10 * LR_US_PER_S)
+
+/* A longer time without a reply counts as this long: nobody could name a node then. */
+#define HEARD_MAX			(2 * LR_US_PER_S)
 
 /* How long replies about replicas count. */
 #define REPLICAS_LIFE		(5 * LR_US_PER_S)
@@ -54,6 +59,9 @@ StaticAssertDecl(NODE_MASTERS <= 64, "sets of masters are bits of a word");
 typedef struct ClusterMap
 {
 	int64		applied_at;		/* when a reply was last applied */
+	int64		heard;			/* for how long replies have come */
+	int64		named_at[NODE_MASTERS]; /* "heard" when one last named the node */
+	int64		given_at[NODE_MASTERS]; /* when it last got a slot */
 	Number		number[NODE_MASTERS];
 	bool		has_map;
 	int64		logged_at;
@@ -133,6 +141,7 @@ claim_take_line(Claim *c, char *line, const RedisUrl *asked, bool *counts, char 
 	c->is_master = has_address && strstr(flags, ",master,") != NULL;
 	c->is_replica = has_address && strstr(flags, ",slave,") != NULL;
 	c->has_failed = strstr(flags, ",fail,") != NULL;
+	c->in_doubt = strstr(flags, ",fail") != NULL;
 	c->number = strtoi64(word[6], NULL, 10);
 	*slots = strtok_r(NULL, "", &rest);
 	c->row = CLUSTER_NO_NODE;
@@ -247,6 +256,8 @@ map_take_slot(int slot, Claim *c, const Present *present, bool *changed)
 	if (c->row == CLUSTER_NO_NODE)
 		return false;
 	cluster_give_slot(slot, c->row, c->number);
+	map.named_at[c->row] = map.heard;
+	map.given_at[c->row] = map.applied_at;
 	*changed = true;
 	return row != c->row;
 }
@@ -362,6 +373,17 @@ cluster_map_is_ours(ClusterClaims *a)
 }
 
 /*
+ * has_its_word --- was the node in that row, which replies, asked since it last got a slot?
+ *
+ * An earlier reply may be read after those by which it got it.
+ */
+static bool
+has_its_word(const ClusterClaims *a, int row)
+{
+	return a->asked_at > map.given_at[row];
+}
+
+/*
  * map_lower_number --- lower the number of a node, and of its slots
  *
  * The cluster may have been restored from a backup.  Another node may have been the master
@@ -463,7 +485,8 @@ map_hear_numbers(const ClusterClaims *a)
 	if (voter == CLUSTER_NO_NODE || (rows >> voter & 1) == 0)
 		return;
 	for (int i = 0; i < a->n; i++)
-		if (a->claim[i].row != CLUSTER_NO_NODE && (rows >> a->claim[i].row & 1) != 0)
+		if (a->claim[i].row != CLUSTER_NO_NODE && (rows >> a->claim[i].row & 1) != 0 &&
+			(!a->claim[i].is_itself || has_its_word(a, voter)))
 			map_hear_number(&a->claim[i], voter, rows);
 }
 
@@ -522,6 +545,7 @@ cluster_map_apply(ClusterClaims *a)
 	bool		changed = false;
 	int64		now = lr_now();
 
+	map.heard += Min(now - map.applied_at, HEARD_MAX);
 	map.applied_at = now;
 	cluster_know(&a->ids);
 	for (int i = 0; i < NODE_MASTERS; i++)
@@ -532,12 +556,15 @@ cluster_map_apply(ClusterClaims *a)
 		if (!cluster_get_node(lr_place, i, &node, NULL))
 			continue;
 		c = claims_find(a, node.id);
-		present[i].yields = c == NULL || c->is_itself;
+		if (c != NULL)
+			map.named_at[i] = map.heard;
+		present[i].yields = c != NULL ? c->is_itself && has_its_word(a, i) :
+			map.heard - map.named_at[i] >= NUMBER_SETTLES;
 		present[i].goes = node.has_slots || c == NULL || !map_may_get_slots(c);
 		if (c == NULL)
 			continue;
 		c->row = i;
-		if (c->at.host[0] != '\0')
+		if (c->at.host[0] != '\0' && !c->in_doubt)
 			(void) cluster_put_node(node.id, &c->at, c->name, false);
 	}
 	for (int i = 0; i < SLOT_COUNT; i++)
@@ -560,7 +587,7 @@ cluster_map_apply(ClusterClaims *a)
 	{
 		Claim	   *c = &a->claim[i];
 
-		if (map_may_get_slots(c))
+		if (map_may_get_slots(c) && !(c->in_doubt && c->row != CLUSTER_NO_NODE))
 			c->row = cluster_put_node(c->id, &c->at, c->name, false);
 		if (c->is_itself && c->row != CLUSTER_NO_NODE && cluster_set_giver(c->row, c->gives))
 			topology_tell();

@@ -36,6 +36,7 @@ typedef struct Claim
 	bool		is_master;
 	bool		is_replica;
 	bool		has_failed;
+	bool		in_doubt;		/* the node that has answered does not hear it */
 	bool		is_itself;		/* the node that has answered */
 	bool		gives;			/* some of its slots are being moved to another one */
 	int			row;			/* CLUSTER_NO_NODE: not looked up yet */
@@ -45,6 +46,7 @@ typedef struct ClusterClaims
 {
 	int			n;
 	Claim		claim[CLUSTER_NODES_MAX];
+	int64		asked_at;		/* when the node was asked */
 	ClusterIds	ids;			/* of all of them */
 	int16		claimed_by[SLOT_COUNT]; /* number of the claim; CLUSTER_NO_NODE: none */
 } ClusterClaims;

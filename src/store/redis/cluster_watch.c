@@ -327,6 +327,7 @@ static void
 scout_take_map(Scout *s, int64 now)
 {
 	s->poller.answer_until = 0;
+	watch.answer.asked_at = s->asked_at;
 	if (watch.decision.open)
 	{
 		decision_take(s, now);

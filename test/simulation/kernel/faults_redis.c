@@ -252,10 +252,12 @@ fault_redis_promoted(void)
 void
 fault_failover(void)
 {
-	if (sim_config.cluster)
+	if (!sim_config.cluster)
+		sentinels_fail_over();
+	else if (sim_chance(700))
 		shards_fail_over();
 	else
-		sentinels_fail_over();
+		shards_cut_off();
 }
 
 void

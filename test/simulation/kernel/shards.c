@@ -46,12 +46,13 @@ typedef struct Move
 	bool		migrating;		/* as the one that had it knows */
 	bool		importing;		/* as the other one does */
 	int			round;			/* events of an earlier one are over */
-} Move;
+}			Move;
 
 static View truth;
 static View view[REDIS_NODES];
 static Move moves[SHARD_SLOTS];
 static bool failing[REDIS_NODES];	/* its replica is about to take over */
+static int64_t deaf_until[REDIS_NODES]; /* to the other nodes; servers reach it */
 static int64_t refuses_until[REDIS_NODES];	/* what concerns slots */
 static int64_t last_epoch;
 static bool any_promoted;
@@ -68,12 +69,17 @@ static struct
 	int64_t		last_epoch;
 	int64_t		promoted[REDIS_NODES];
 	int64_t		at;				/* 0 = none yet */
+	int64_t		restored_at;
 }			backup;
+
+/* A reply from before that time is read by then. */
+#define ANSWER_UNDER_WAY	(5 * SIM_S)
 
 /* By each server. */
 static struct
 {
 	int			row_node[SHARD_ROWS];
+	int64_t		row_given_at[SHARD_ROWS];
 	int			node[SHARD_SLOTS];
 	int64_t		at[SHARD_SLOTS];
 	int64_t		number[SHARD_SLOTS];
@@ -90,7 +96,7 @@ typedef struct Sent
 	int64_t		since;
 	int64_t		last;
 	int			times;
-} Sent;
+}			Sent;
 
 #define SENT_MAX		64
 #define SENT_WINDOW		SIM_S
@@ -119,13 +125,14 @@ shards_reset(void)
 	memset(view, 0, sizeof(view));
 	memset(moves, 0, sizeof(moves));
 	memset(failing, 0, sizeof(failing));
+	memset(deaf_until, 0, sizeof(deaf_until));
 	memset(refuses_until, 0, sizeof(refuses_until));
 	memset(had, 0, sizeof(had));
 	memset(promoted, 0, sizeof(promoted));
 	any_promoted = false;
 	memset(changed, 0, sizeof(changed));
 	last_epoch = failovers = nsent = 0;
-	backup.at = 0;
+	backup.at = backup.restored_at = 0;
 	memset(belief, 0, sizeof(belief));
 	for (int i = 0; i < SIM_MAX_SERVERS; i++)
 	{
@@ -265,7 +272,7 @@ shards_put_nodes(int node, char *out, size_t size)
 		len += put_slots(v, i, out + len, size - len);
 		for (int slot = 0; slot < SHARD_SLOTS && i == node; slot++)
 		{
-			const Move *m = &moves[slot];
+			const		Move *m = &moves[slot];
 
 			if (m->migrating && m->from == node)
 				len += snprintf(out + len, size - len, " [%d->-%s]", slot, shards_id_of(m->to));
@@ -290,7 +297,7 @@ const char *
 shards_refuse(int node, char names[][REDIS_NAME], int n, bool asking, bool channel)
 {
 	int			slot = shards_slot_of(names[0]);
-	const Move *m = &moves[slot];
+	const		Move *m = &moves[slot];
 	int			owner = view[node].owner[slot];
 	bool		migrating = m->migrating && m->from == node && owner == node;
 	bool		importing = m->importing && m->to == node && owner != node;
@@ -363,7 +370,7 @@ shards_is_master(int node)
 bool
 shards_is_moving(const char *name)
 {
-	const Move *m = &moves[shards_slot_of(name)];
+	const		Move *m = &moves[shards_slot_of(name)];
 
 	return (m->migrating || m->importing) && clusters_used() != 1;
 }
@@ -377,7 +384,7 @@ shards_master_of(const char *name)
 int
 shards_place_of(const char *name)
 {
-	const Move *m = &moves[shards_slot_of(name)];
+	const		Move *m = &moves[shards_slot_of(name)];
 
 	if (!shards_is_moving(name))
 		return shards_master_of(name);
@@ -446,13 +453,16 @@ static void
 hear(void *arg, int64_t node)
 {
 	View		before = view[node];
+	int64_t		until = net_away_until((int) node);
 
 	(void) arg;
 	if (clusters_is_other((int) node))
 		return;
-	if (sim_now() < net_away_until((int) node))
+	if (deaf_until[node] > until)
+		until = deaf_until[node];
+	if (sim_now() < until)
 	{
-		sim_at(net_away_until((int) node) + 1, hear, NULL, node);
+		sim_at(until + 1, hear, NULL, node);
 		return;
 	}
 	view[node] = truth;
@@ -512,7 +522,7 @@ is_over(int64_t n)
 
 /* Is one of the two not there?  Then it goes on later. */
 static bool
-must_wait(const Move *m, SimEvent event, int64_t n)
+must_wait(const Move * m, SimEvent event, int64_t n)
 {
 	int64_t		until = net_away_until(m->from);
 
@@ -590,6 +600,13 @@ all_has_gone(void *arg, int64_t n)
 	}
 }
 
+/* It takes no part in changes of the map, but for the one that has begun. */
+static bool
+is_apart(int node)
+{
+	return failing[node] || sim_now() <= deaf_until[node];
+}
+
 static bool
 is_busy(int node)
 {
@@ -597,7 +614,7 @@ is_busy(int node)
 		if ((moves[slot].migrating || moves[slot].importing) &&
 			(moves[slot].from == node || moves[slot].to == node))
 			return true;
-	return failing[node];
+	return is_apart(node);
 }
 
 void
@@ -619,7 +636,7 @@ shards_move_slot(void)
 	slot = sim_chance(150) ? (int) sim_draw(SHARD_SLOTS) : shards_slot_of(name);
 	m = &moves[slot];
 	if (m->migrating || m->importing || truth.owner[slot] == to ||
-		failing[truth.owner[slot]] || failing[to] ||
+		is_apart(truth.owner[slot]) || is_apart(to) ||
 		view[to].owner[slot] != truth.owner[slot])
 		return;
 	m->from = truth.owner[slot];
@@ -682,8 +699,8 @@ comes_back(void *arg, int64_t node)
 	int			from = truth.master_of[node];
 
 	(void) arg;
-	if (!sim_config.calm && from != node && !is_busy(from) && view[node].master_of[node] == from &&
-		sim_now() >= net_away_until(from) && sim_now() >= net_away_until((int) node))
+	if (!sim_config.calm && from != node && !is_busy(from) && !is_busy((int) node) &&
+		view[node].master_of[node] == from && sim_now() >= net_away_until(from) && sim_now() >= net_away_until((int) node))
 		hand_over(from, (int) node);
 }
 
@@ -741,6 +758,9 @@ fails(int from)
 			net_block_until(from, back);
 			break;
 		default:				/* only the other nodes do not hear from it */
+			deaf_until[from] = noticed + SIM_PICK(0, 500 * SIM_MS, 5 * SIM_S);
+			if (sim_chance(500))	/* the one that takes its place has just joined */
+				view[from].master_of[replica_of(from)] = NOBODY;
 			break;
 	}
 	for (int i = 0; i < REDIS_NODES && full_coverage; i++)
@@ -756,13 +776,42 @@ shards_fail_over(void)
 	int			from = draw_of(is_master);
 	int			to = replica_of(from);
 
-	if (to == NOBODY || is_busy(from) || view[from].master_of[from] != from ||
+	if (to == NOBODY || is_busy(from) || is_busy(to) || view[from].master_of[from] != from ||
 		view[to].master_of[to] != from)
 		return;
 	if (sim_chance(400) && sim_now() >= net_away_until(from) && sim_now() >= net_away_until(to))
 		hand_over(from, to);
 	else
 		fails(from);
+}
+
+static bool
+may_be_unmet(const View *v, int node, int by)
+{
+	for (int slot = 0; slot < SHARD_SLOTS; slot++)
+		if (v->owner[slot] == node)
+			return false;
+	return node != by && node != v->master_of[by];
+}
+
+/*
+ * shards_cut_off --- a node that servers ask does not hear the others for a while, and one that
+ * may get slots has just joined
+ */
+void
+shards_cut_off(void)
+{
+	int			node = (int) sim_draw(CLUSTER_SEEDS);
+	int			fresh = (int) sim_draw(REDIS_NODES);
+
+	if (is_busy(node) || is_busy(truth.master_of[node]) || clusters_is_other(fresh))
+		return;
+	deaf_until[node] = sim_now() + SIM_PICK(5 * SIM_S, SIM_S, 9 * SIM_S);
+	sim_trace("fault: redis %d does not hear other nodes for %.3f ms", node,
+			  (deaf_until[node] - sim_now()) / (double) SIM_MS);
+	if (may_be_unmet(&view[node], fresh, node))
+		view[node].master_of[fresh] = NOBODY;
+	sim_at(deaf_until[node] + 1, hear, NULL, node);
 }
 
 /*
@@ -817,6 +866,7 @@ restore(void *arg, int64_t n)
 		return;
 	}
 	sim_trace("fault: the cluster is restored");
+	backup.restored_at = sim_now();
 	truth = backup.truth;
 	last_epoch = backup.last_epoch;
 	memcpy(promoted, backup.promoted, sizeof(promoted));
@@ -894,6 +944,14 @@ shards_note_slot(int slot, int row)
 	belief[sim_server()].node[slot] = row < 0 ? NOBODY : belief[sim_server()].row_node[row];
 	belief[sim_server()].at[slot] = sim_now();
 	belief[sim_server()].being_given[slot] = true;
+	if (row >= 0)
+		belief[sim_server()].row_given_at[row] = sim_now();
+}
+
+int64_t
+shards_row_given_at(int row)
+{
+	return belief[sim_server()].row_given_at[row];
 }
 
 void
@@ -908,14 +966,24 @@ shards_note_number(int slot, int64_t number)
 	belief[sim_server()].number[slot] = number;
 }
 
+static bool
+slot_is_known(int slot, int owner)
+{
+	return belief[sim_server()].node[slot] == owner &&
+		belief[sim_server()].number[slot] == view[owner].epoch[owner];
+}
+
 bool
 shards_is_known(const char *name)
 {
-	int			slot = shards_slot_of(name);
-	int			owner = shards_master_of(name);
+	return slot_is_known(shards_slot_of(name), shards_master_of(name));
+}
 
-	return belief[sim_server()].node[slot] == owner &&
-		belief[sim_server()].number[slot] == view[owner].epoch[owner];
+bool
+shards_is_settled(int slot)
+{
+	return !moves[slot].importing && clusters_used() != 1 &&
+		sim_now() - backup.restored_at > ANSWER_UNDER_WAY && slot_is_known(slot, truth.owner[slot]);
 }
 
 bool

@@ -16,6 +16,7 @@
 #include "config.h"
 #include "redis_nodes.h"
 
+#define CLUSTER_SEEDS	3
 #define CLUSTER_URL \
 	"redis-cluster://127.0.0.1:6379,127.0.0.1:6380,127.0.0.1:6381"
 
@@ -71,6 +72,9 @@ extern void shards_move_slot(void);
  */
 extern void shards_fail_over(void);
 
+/* The other nodes do not hear one, nor it them, and all servers reach both. */
+extern void shards_cut_off(void);
+
 /* The number of a master rises, and nothing else changes. */
 extern void shards_raise_epoch(void);
 
@@ -96,11 +100,17 @@ extern void shards_note_row(int row, int port);
 extern void shards_note_slot(int slot, int row);
 extern void shards_note_number(int slot, int64_t number);
 
+/* When that row last got a slot. */
+extern int64_t shards_row_given_at(int row);
+
 /* All processes see what was noted of slots until now. */
 extern void shards_note_all_given(void);
 
 /* The map has the node and the number of its slot. */
 extern bool shards_is_known(const char *name);
+
+/* Likewise, and it is not on its way. */
+extern bool shards_is_settled(int slot);
 
 /* Another node has it, or the same one again, since it was a replica. */
 extern bool shards_is_disputed(const char *name);

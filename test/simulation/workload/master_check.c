@@ -26,6 +26,7 @@
 #include "../kernel/names.h"
 #include "../kernel/redis_nodes.h"
 #include "../kernel/sentinels.h"
+#include "../kernel/server.h"
 #include "../kernel/shards.h"
 #include "row_check.h"
 
@@ -129,13 +130,18 @@ row_of(const char *id)
 	return CLUSTER_NO_NODE;
 }
 
-/* What a node says of itself counts at once: that it does not have a slot, and its number. */
+/*
+ * What a node says of itself counts at once, if it was asked since it last got a slot: that it does
+ * not have one, and its number.
+ */
 static void
 check_says_itself(const ClusterClaims *a, const Claim *c)
 {
 	int			row = row_of(c->id);
 
-	for (int slot = 0; slot < SHARD_SLOTS && row != CLUSTER_NO_NODE; slot++)
+	if (row == CLUSTER_NO_NODE || server_time(a->asked_at) <= shards_row_given_at(row))
+		return;
+	for (int slot = 0; slot < SHARD_SLOTS; slot++)
 	{
 		bool		has = a->claimed_by[slot] == c - a->claim;
 
@@ -179,13 +185,21 @@ __wrap_cluster_map_apply(ClusterClaims *a)
 extern void __real_cluster_give_slot(int slot, int row, int64 number);
 extern void __wrap_cluster_give_slot(int slot, int row, int64 number);
 
-/* A node that has a slot anew, perhaps after another one, is to be asked about its locks. */
+/*
+ * A node that has a slot anew, perhaps after another one, is to be asked about its locks.  None
+ * gets one back that the map has where it is.
+ */
 void
 __wrap_cluster_give_slot(int slot, int row, int64 number)
 {
 	bool		other = number != cluster_number(slot);
+	int			before = cluster_owner(slot, NULL);
 	uint32		epoch;
 
+	if (before != CLUSTER_NO_NODE && before != row && number < cluster_number(slot) &&
+		shards_is_settled(slot))
+		sim_fail("former master", "slot %d is given back, by the number %lld", slot,
+				 (long long) number);
 	__real_cluster_give_slot(slot, row, number);
 	(void) cluster_owner(slot, &epoch);
 	if (other && epoch <= topology_epoch())
