@@ -106,7 +106,7 @@ typedef struct NodeListener
 	RedisPoller poller;			/* wanted: some channel needs a request */
 	Channel    *first;			/* of the unanswered requests, the oldest one first */
 	Channel    *last;
-	bool		loss_logged;	/* since it was last READY */
+	bool		loss_logged;	/* since a channel was last subscribed to */
 	bool		refusal_logged; /* on this connection */
 	int64		refused_delay;	/* how long to wait from the next refusal until
 								 * all refused channels are requested again */
@@ -433,6 +433,21 @@ listener_take_end(NodeListener *l, Channel *ch)
 }
 
 /*
+ * listener_is_back --- a request was answered, so the connection is good for more than a handshake
+ */
+static void
+listener_is_back(NodeListener *l)
+{
+	l->poller.retry_delay = 0;
+	if (!l->loss_logged)
+		return;
+	l->loss_logged = false;
+	ereport(LOG,
+			(errmsg("lockredis: release messages from the lock store at %s are back",
+					l->poller.conn.failure.error.address)));
+}
+
+/*
  * listener_take_push --- take a message, or the answer to a request; false: it is
  * neither
  *
@@ -486,6 +501,7 @@ listener_take_push(NodeListener *l)
 		return true;
 	}
 	(void) listener_answered(l);
+	listener_is_back(l);
 	if (l->refused_until == 0)
 		l->refused_delay = REFUSED_MIN;
 	channel_tell(l->all, ch);
@@ -518,16 +534,8 @@ listener_ready(RedisPoller *p)
 	NodeListener *l = p->owner;
 
 	lr_count(STAT_CONNECTS);
-	p->retry_delay = 0;
 	p->wanted = true;
 	l->refusal_logged = false;
-	if (l->loss_logged)
-	{
-		l->loss_logged = false;
-		ereport(LOG,
-				(errmsg("lockredis: release messages from the lock store at %s are back",
-						p->conn.failure.error.address)));
-	}
 }
 
 static void
