@@ -123,7 +123,8 @@ foreach my $step (
 {
 	my ($before, $sql, $commands, $left, $name) = @$step;
 
-	run($one, $before) if $before;
+	# Connected anew, should a release have been answered too late before.
+	run($one, $before || "SELECT redis_is_locked('m')");
 	defined $commands ? costs($one, $sql, '', $commands, "$sql: $name") : run($one, $sql);
 	left_are($left, "$sql: $name: what is left");
 }
@@ -163,10 +164,9 @@ run($one,
 	          END;
 	      END LOOP;
 	  END $$});
-is_deeply(
-	[ $redis->all_keys ],
-	[ sort((map { 'round ' . (2 * $_ - 1) } 1 .. 30), 'shared') ],
+left_are([ (map { 'round ' . (2 * $_ - 1) } 1 .. 30), 'shared' ],
 	'exception blocks in a loop keep what succeeded');
+run($one, "SELECT redis_is_locked('m')");
 costs($one, 'COMMIT', '', 1, 'all given back by one command');
 left_are([], 'all of them');
 

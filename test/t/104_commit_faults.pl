@@ -92,7 +92,10 @@ foreach my $fault (sort keys %fault)
 
 		foreach my $i (0 .. $#ends)
 		{
-			my ($name, $begin) = @{ $ends[$i] };
+			my (undef, $begin) = @{ $ends[$i] };
+
+			# Those that the last fault disconnected may need several attempts.
+			$node->wait_until_asked($many[$i]);
 			run($many[$i], "$begin; SELECT redis_xact_lock('a $i'), redis_xact_lock('b $i')");
 		}
 		$fault{$fault}[0]->();

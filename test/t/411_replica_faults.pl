@@ -70,10 +70,12 @@ run($one, "SELECT redis_unlock('k')");
 
 replicas_away(1);
 
+# The key may be there before the node has got the WAIT behind it.
 sub start_lock ($session, $key)
 {
 	$session->start("SELECT redis_lock('$key')");
-	return $redis->wait_for_key($key, 1);
+	return poll_until("$key to wait for replicas",
+		sub { grep { $_->{flags} =~ /b/ && $_->{name} =~ /session/ } $redis->clients });
 }
 
 start_lock($one, 'cancel');

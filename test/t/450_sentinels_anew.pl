@@ -58,6 +58,8 @@ my $lost_at = now();
 
 	$_->names($b, epoch => 1) foreach @two;
 	wait_until_used($node, $b);
+	# Each of both, or it has no lower number next.
+	LockRedis::FalseSentinel::wait_until_heard(@two);
 
 	# Once more, and another master with it: not while the present one serves.
 	$_->names($a, epoch => 0) foreach @two;
