@@ -257,7 +257,8 @@ sub kill_clients ($self, $name)
 {
 	my @found = grep { $_->{name} =~ /^lockredis-$name/ } $self->clients;
 
-	$self->cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
+	# One may have ended by itself meanwhile.
+	$self->try_cmd('CLIENT', 'KILL', 'ID', $_->{id}) foreach @found;
 	return scalar @found;
 }
 
