@@ -110,7 +110,7 @@ lt_init_table(void)
 	pg_atomic_init_u32(&lt_table->nrows, 0);
 	pg_atomic_init_u32(&lt_table->nwaiters, 0);
 	pg_atomic_init_u64(&lt_table->last_wait, 0);
-	pg_atomic_init_u64(&lt_table->last_left, 0);
+	pg_atomic_init_u32(&lt_table->norphans, 0);
 	for (int s = 0; s < STORE_COUNT; s++)
 		pg_atomic_init_u64(&lt_table->sleeps_until[s], 0);
 	pg_atomic_init_u32(&lt_table->subscription_work, 0);
@@ -202,10 +202,10 @@ lt_stock_rows(int n)
 	return true;
 }
 
-int64
-lt_last_left(void)
+bool
+lt_any_left(void)
 {
-	return lt_read_time(&lt_table->last_left);
+	return pg_atomic_read_u32(&lt_table->norphans) > 0;
 }
 
 void
@@ -460,6 +460,8 @@ lt_free_hold(LrIndex hold)
 		lt_unlink_hold(hold);
 	else
 		lt_keys[key].nwaiting--;
+	if (h->state == HOLD_ORPHAN)
+		pg_atomic_fetch_sub_u32(&lt_table->norphans, 1);
 	h->state = HOLD_FREE;
 	h->session = LR_NONE;
 	h->claim.owner = 0;

@@ -184,8 +184,8 @@ extern EnqueueResult lt_may_take(const LrName *name, KindId kind, KindId *other,
 extern bool lt_stock_rows(int n);
 extern void lt_return_rows(void);
 
-/* When the watchdog was last left a lock to release, which has its row until then. */
-extern int64 lt_last_left(void);
+/* Has the watchdog any lock to release, which has its row until then? */
+extern bool lt_any_left(void);
 
 /*
  * The owner of another lock of the key that this session holds, and beside which it may

@@ -382,8 +382,7 @@ typedef struct LrTable
 	pg_atomic_uint32 nrows;		/* rows of redis_locks: at most max_locks */
 	pg_atomic_uint32 nwaiters;
 	pg_atomic_uint64 last_wait; /* lr_now() when the first of them fell asleep */
-	pg_atomic_uint64 last_left; /* when the last release that was left to the
-								 * watchdog is due */
+	pg_atomic_uint32 norphans;	/* holds that were left to the watchdog */
 
 	/* the watchdog */
 	pg_atomic_uint64 sleeps_until[STORE_COUNT]; /* unless something is due

@@ -244,11 +244,12 @@ lt_leave_until(LrIndex hold, int64 due)
 	memset(h->scope, 0, sizeof(h->scope));
 	if (h->state == HOLD_WAITING)
 		lt_link_hold(hold);
+	if (h->state != HOLD_ORPHAN)
+		pg_atomic_fetch_add_u32(&lt_table->norphans, 1);
 	h->state = HOLD_ORPHAN;
 	memset(&h->as, 0, sizeof(h->as));
 	h->session = LR_NONE;
 	lt_set_due_in_traces(hold, due);
-	pg_atomic_write_u64(&lt_table->last_left, (uint64) due);
 	lt_nudge_after(lt_key_of(hold), h->kind);
 }
 

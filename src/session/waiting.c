@@ -146,8 +146,8 @@ wait_for_rows(int n)
 	{
 		lt_return_rows();
 		if (until == 0)
-			until = lt_last_left() + lr_call_budget();
-		if (lr_now() >= until || !lr_watchdog_running())
+			until = lr_now() + lr_call_budget();
+		if (!lt_any_left() || lr_now() >= until || !lr_watchdog_running())
 			report_table_full();
 		wait_nap(CONFLICT_POLL_MS, LR_WAIT_ACQUIRE);
 	}

@@ -113,6 +113,7 @@ $small->wait_for_event($one, 'Extension');
 kill 'CONT', $watchdog;
 is($one->wait->error, undef, 'what is left of lost ones is waited for');
 $one->query_is('SELECT redis_unlock_all()', $max_locks, 'and all are taken again');
+$small->set('lockredis.command_timeout' => '3s');
 
 $_->quit foreach $one, $two;
 nothing_left($small, $redis, name => 'nothing is left of full tables');
