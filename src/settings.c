@@ -278,6 +278,18 @@ check_lease(int *newval, void **extra, GucSource source)
 	return false;
 }
 
+/*
+ * assign_timeout --- note what calls may take before a reload lowers it; see lr_longest_call()
+ *
+ * The postmaster does that, too, and so each new watchdog knows it.
+ */
+static void
+assign_timeout(int newval, void *extra)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		(void) lr_call_budget();
+}
+
 /* A number; its variable has the default. */
 typedef struct IntSetting
 {
@@ -290,6 +302,7 @@ typedef struct IntSetting
 	const char *what;
 	const char *more;
 	GucIntCheckHook check;
+	GucIntAssignHook assign;
 } IntSetting;
 
 static const IntSetting int_settings[] = {
@@ -303,10 +316,11 @@ static const IntSetting int_settings[] = {
 		"How often in a row a lock passes between sessions of this server.",
 	"After that it is released, so that others get their turn; 0: at once. Sessions that begin to wait for a fair lock then join its queue in Redis."},
 	{"lockredis.connect_timeout", &lr_connect_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS,
-	"Longest time to make a connection to the lock store."},
+	"Longest time to make a connection to the lock store.", NULL, NULL, assign_timeout},
 	{"lockredis.command_timeout", &lr_command_timeout, 10, 600000, PGC_SIGHUP, GUC_UNIT_MS,
 		"Longest time to wait for a reply of the lock store.",
-	"Together with connect_timeout it bounds a whole call, reconnect and repeat included."},
+		"Together with connect_timeout it bounds a whole call, reconnect and repeat included.",
+	NULL, assign_timeout},
 	{"lockredis.idle_timeout", &lr_idle_timeout, 0, 24 * 60 * 60 * 1000,
 		PGC_SIGHUP, GUC_UNIT_MS,
 		"After what time an unused connection of a session is closed.",
@@ -473,7 +487,7 @@ lr_define_settings(void)
 		char	   *value = configured_value(s->name);
 
 		DefineCustomIntVariable(s->name, s->what, s->more, s->variable, *s->variable,
-								s->min, s->max, s->context, s->flags, s->check, NULL, NULL);
+								s->min, s->max, s->context, s->flags, s->check, s->assign, NULL);
 		require_valid(s->name, value);
 	}
 	for (int i = 0; i < lengthof(string_settings); i++)
@@ -524,7 +538,7 @@ lr_way(void)
 	return way;
 }
 
-/* The largest lr_call_budget() of this process. */
+/* The largest lr_call_budget() of this process, and of the postmaster before it began. */
 static int64 longest_call = 0;
 
 int64

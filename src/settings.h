@@ -97,8 +97,8 @@ extern bool lr_in_alter_system;
 extern int64 lr_call_budget(void);
 
 /*
- * The longest of those that this process has seen: before a reload, others may have begun
- * calls with it that are still under way.
+ * The longest since the server started: before a reload, others may have begun calls with it
+ * that are still under way.
  */
 extern int64 lr_longest_call(void);
 

@@ -344,6 +344,7 @@ answer_limit(const Answer *a)
  * It is gone when a release has run after the last possible create, or when a release
  * is refused and the lease is over.  A table that refuses everything has nothing of it then,
  * as it answers in the order of the requests; its traces must not fill the lock table.
+ * What was taken from a number has no lease.
  */
 static void
 answer_give_back(Answer *a)
@@ -364,7 +365,7 @@ answer_give_back(Answer *a)
 	else if (answer_is_refusal(op))
 		ran = answer_refused(a, op->args.alone);
 	else if (op->outcome == STORE_REFUSED && lr_store_can(op->store, STORE_SERVER_ONLY) &&
-			 answer_left_is_over(a->h))
+			 !lr_is_number(a->h->kind) && answer_left_is_over(a->h))
 		ran = true;
 	else
 	{

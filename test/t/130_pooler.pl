@@ -88,7 +88,7 @@ subtest 'transaction mode, session-level locks' => sub {
 
 	$node->set('lockredis.session_locks' => 'off');
 	$one->query_fails("SELECT redis_lock('shared')",
-		'55000', qr/session-level Redis locks are not allowed.*redis_xact_lock/s,
+		'55000', qr/session-level Redis locks are not allowed.*transaction-level lock/s,
 		'lockredis.session_locks = off');
 	$one->query_is("SELECT redis_xact_lock('shared')",
 		'', 'transaction-level locks are allowed');

@@ -77,7 +77,7 @@ sub waits_on ($session, $key, $name)
 	poll_until('the other one is notified', sub { waiting('c') == 0 });
 	$notifier->query_is("SELECT redis_unlock('c')", 't');
 	has_it($next, 'c', 'the other one instead');
-	$waiter->query_warns("SELECT redis_unlock('c')", 'f', '01000', qr/given back/, 'lost');
+	$waiter->query_warns("SELECT redis_unlock('c')", 'f', '01000', qr/released/, 'lost');
 	$waiter->quit;
 }
 

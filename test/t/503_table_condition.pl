@@ -68,7 +68,7 @@ $one->wait(limit(60))->fails('55P03', qr/lock timeout/, 'notified, but the lock 
 $notifier->query_is("SELECT redis_unlock('b')", 't');
 is(told($two), 't', 'so another one is notified');
 $two->query_is("SELECT redis_unlock('b')", 't');
-$one->query_warns("RESET lock_timeout; SELECT redis_unlock('b')", 'f', '01000', qr/given back/, 'lost');
+$one->query_warns("RESET lock_timeout; SELECT redis_unlock('b')", 'f', '01000', qr/released/, 'lost');
 
 # A worker that is started again knows nobody.
 $one->query("SELECT redis_lock('c')");

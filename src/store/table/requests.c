@@ -358,9 +358,11 @@ requests_forget(uint64 owner)
 {
 	for (int i = 0; i < TABLE_TICKETS; i++)
 	{
+		pg_atomic_uint64 *its = &requests->tickets.ticket[i].owner;
 		uint64		same = owner;
 
-		(void) pg_atomic_compare_exchange_u64(&requests->tickets.ticket[i].owner, &same, 0);
+		if (pg_atomic_read_u64(its) == owner)
+			(void) pg_atomic_compare_exchange_u64(its, &same, 0);
 	}
 }
 

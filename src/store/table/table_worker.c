@@ -102,7 +102,8 @@ refuse_job(TableJob *job, const TableTrouble *trouble)
 	memset(&job->op->answer, 0, sizeof(StoreAnswer));
 	job->op->outcome = trouble->sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ?
 		STORE_BLOCKED : STORE_REFUSED;
-	job->op->answer.own_fault = ERRCODE_TO_CATEGORY(trouble->sqlstate) == ERRCODE_DATA_EXCEPTION;
+	job->op->answer.own_fault = ERRCODE_TO_CATEGORY(trouble->sqlstate) ==
+		ERRCODE_TO_CATEGORY(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
 	job->request->trouble = *trouble;
 }
 
