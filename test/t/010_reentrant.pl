@@ -89,8 +89,7 @@ sub were_told ($messages, $name)
 	$one->query_is("SELECT redis_unlock('count')", 't', 'the last one');
 	is($redis->cmd('EXISTS', 'count'), 0, 'the key is gone');
 	were_told(['0'], 'told once');
-	$one->query_warns("SELECT redis_unlock('count')",
-		'f', '01000', qr/own/, 'no hold is left');
+	$one->query_warns("SELECT redis_unlock('count')", 'f', '01000', qr/own/, 'no hold is left');
 	were_told([], 'and nothing told');
 
 	foreach my $end ('quit', 'DISCARD ALL', 'SELECT redis_unlock_all()')
@@ -115,8 +114,7 @@ sub were_told ($messages, $name)
 
 	$one->query("SELECT redis_lock('free')");
 	my $ask = sub {
-		$poor->query_is("SELECT redis_try_lock('free')",
-			'f', 'a local lock is busy');
+		$poor->query_is("SELECT redis_try_lock('free')", 'f', 'a local lock is busy');
 		$poor->query_is(
 			"SELECT redis_is_held('free'), redis_hold_count('free')",
 			'f|0', 'not held by another session');
@@ -125,8 +123,7 @@ sub were_told ($messages, $name)
 		$one->query_is(
 			"SELECT redis_is_held('free'), redis_hold_count('free')",
 			't|1', 'held by its own');
-		$one->query_is("SELECT redis_assert_held('free')",
-			'', 'as redis_assert_held says');
+		$one->query_is("SELECT redis_assert_held('free')", '', 'as redis_assert_held says');
 	};
 	of_redis 'no commands, no connections' => sub {
 		my $calls = $redis->script_calls;
@@ -200,8 +197,7 @@ of_redis 'no commands that could be counted' => sub {
 				END $$});
 		});
 	is(scalar @commands, 100, '100 tries of a foreign lock are 100 commands');
-	is($redis->calls('subscribe') - $subscribed,
-		0, 'who does not wait needs no subscription');
+	is($redis->calls('subscribe') - $subscribed, 0, 'who does not wait needs no subscription');
 	is_deeply($redis->hash('foreign'), { 'somebody:1' => 1 }, 'left alone');
 	$redis->cmd('DEL', 'foreign');
 };
@@ -265,8 +261,7 @@ sub wait_for_listener ($key)
 			"SELECT redis_try_lock($sql),
 				(SELECT count(*) FROM redis_locks WHERE key = $sql)",
 			'f|1', "$what: busy here, and shown");
-		$away->query_is("SELECT redis_try_lock($sql)", 'f',
-			"$what: busy there");
+		$away->query_is("SELECT redis_try_lock($sql)", 'f', "$what: busy there");
 		$away->start("SELECT redis_lock($sql)");
 		wait_for_listener($key);
 		$one->query_is("SELECT redis_unlock($sql)", 't', "$what: given back");
@@ -291,8 +286,7 @@ sub wait_for_listener ($key)
 	my $ascii = $node->session(dbname => 'sql_ascii');
 	my $cafe = "caf\xc3\xa9";
 
-	is($latin1->value("SELECT length('$cafe'), octet_length('$cafe')"),
-		'4', 'a LATIN1 database');
+	is($latin1->value("SELECT length('$cafe'), octet_length('$cafe')"), '4', 'a LATIN1 database');
 	$latin1->query_is("SELECT redis_try_lock('$cafe')", 't', 'taken in LATIN1');
 	is_deeply([ $redis->all_keys ], [$cafe], 'UTF-8 in Redis');
 	$away->query_is("SELECT redis_try_lock('$cafe')",
@@ -307,8 +301,7 @@ sub wait_for_listener ($key)
 	$away->query_is("SELECT redis_unlock('$cafe')", 't', 'given back there');
 
 	# 255 bytes are counted in UTF-8.
-	$latin1->query_is("SELECT redis_try_lock(repeat('\xc3\xa9', 127))",
-		't', '254 bytes of UTF-8');
+	$latin1->query_is("SELECT redis_try_lock(repeat('\xc3\xa9', 127))", 't', '254 bytes of UTF-8');
 	$latin1->query_fails("SELECT redis_try_lock(repeat('\xc3\xa9', 128))",
 		'22023', qr/256 bytes/, '256 bytes of UTF-8, though 128 of LATIN1');
 	$latin1->query_is('SELECT redis_unlock_all()', '1', 'given back');
@@ -323,12 +316,10 @@ sub wait_for_listener ($key)
 		'f', 'the same key in SQL_ASCII');
 	$one->query('SELECT redis_unlock_all()');
 
-	$ascii->query_is("SELECT redis_try_lock(E'caf\\xc3\\xa9')",
-		't', 'taken in SQL_ASCII');
+	$ascii->query_is("SELECT redis_try_lock(E'caf\\xc3\\xa9')", 't', 'taken in SQL_ASCII');
 	is_deeply([ $redis->all_keys ], [$cafe], 'the same bytes in Redis');
 	$latin1->query_is("SELECT redis_try_lock('$cafe')", 'f', 'busy in LATIN1');
-	$ascii->query_is("SELECT redis_unlock(E'caf\\xc3\\xa9')",
-		't', 'given back');
+	$ascii->query_is("SELECT redis_unlock(E'caf\\xc3\\xa9')", 't', 'given back');
 	foreach my $call ('redis_lock', 'redis_try_lock', 'redis_unlock',
 		'redis_is_held', 'redis_is_locked')
 	{
@@ -348,11 +339,9 @@ sub wait_for_listener ($key)
 
 	$app->query_is("SELECT redis_try_lock('p')", 't', 'taken with a prefix');
 	is_deeply([ $redis->all_keys ], ['app:p'], 'the prefix in Redis');
-	$one->query_is('SELECT key FROM redis_locks', 'app:p',
-		'and in redis_locks');
+	$one->query_is('SELECT key FROM redis_locks', 'app:p', 'and in redis_locks');
 	$one->query_is("SELECT redis_try_lock('p')", 't', 'another key without');
-	$one->query_is("SELECT redis_try_lock('app:p')",
-		'f', 'the same one written whole');
+	$one->query_is("SELECT redis_try_lock('app:p')", 'f', 'the same one written whole');
 	$away->query_is("SELECT redis_lock_owner('app:p')",
 		$redis->owner_of('app:p'), 'elsewhere, too');
 	$away->start("SELECT redis_lock('app:p')");
@@ -372,8 +361,7 @@ sub wait_for_listener ($key)
 	$app->query('SELECT set_config($$lockredis.key_prefix$$, repeat($$p$$, 64), false)');
 	$app->query_is("SELECT redis_try_lock(repeat('k', 255))",
 		't', '64 bytes of prefix and 255 of key');
-	is_deeply([ $redis->all_keys ], [ 'p' x 64 . 'k' x 255 ],
-		'are one key of 319 bytes');
+	is_deeply([ $redis->all_keys ], [ 'p' x 64 . 'k' x 255 ], 'are one key of 319 bytes');
 	$app->query_is("SELECT redis_unlock(repeat('k', 255))", 't', 'given back');
 	$app->query_fails("SELECT redis_try_lock(repeat('k', 256))",
 		'22023', qr/256 bytes/, 'the prefix does not count as key');

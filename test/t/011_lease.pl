@@ -18,8 +18,7 @@ $node->wait_for_up;
 # Columns of a key's rows in redis_locks
 sub row ($key, $columns)
 {
-	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")
-	  ->out;
+	return $viewer->query("SELECT $columns FROM redis_locks WHERE key = '$key'")->out;
 }
 
 sub lengthened_by ($ms, $end, $name)
@@ -95,10 +94,8 @@ sub watch ($seconds)
 {
 	my ($last, $rises) = (5000, 0);
 
-	$one->query_is("SELECT redis_lock('given', '5s')", '',
-		'given a lease');
-	is(row('given', 'granted, renewed, lease'),
-		't|f|00:00:05', 'as redis_locks shows');
+	$one->query_is("SELECT redis_lock('given', '5s')", '', 'given a lease');
+	is(row('given', 'granted, renewed, lease'), 't|f|00:00:05', 'as redis_locks shows');
 	poll_until(
 		'a given lease to end',
 		sub {
@@ -150,8 +147,7 @@ sub watch ($seconds)
 	$one->query_is(
 		"SELECT redis_unlock('renewed short'), redis_unlock('given renewed')",
 		't|t', 'one hold of each is given back');
-	is(row('renewed short', 'hold_count, renewed'),
-		'1|t', 'the last one is renewed');
+	is(row('renewed short', 'hold_count, renewed'), '1|t', 'the last one is renewed');
 
 	# Longer than each of the short leases.
 	watch(9.5);
@@ -182,8 +178,7 @@ sub watch ($seconds)
 	# Every third of a lease; a slow machine may be late, but not by the rest.
 	my $count = row('long', 'renewals');
 	cmp_ok($count, '>=', $leases, 'renewed at least once a lease');
-	cmp_ok($count, '<=', (now() - $held_since) / 2 + 2,
-		'and not more often than three times');
+	cmp_ok($count, '<=', (now() - $held_since) / 2 + 2, 'and not more often than three times');
 	cmp_ok($viewer->value('SELECT renewals FROM redis_lock_stats') - $stats,
 		'>=', $count, 'and redis_lock_stats counts them');
 	$holder->query_is("SELECT redis_unlock('long')", 't', 'given back');
@@ -201,11 +196,9 @@ sub watch ($seconds)
 
 	$one->query("SELECT redis_lock('extend', '5s')");
 	my $owner = $redis->owner_of('extend');
-	$end = end_of('extend',
-		sub { $one->query_is("SELECT redis_extend('extend', '20s')", 't') });
+	$end = end_of('extend', sub { $one->query_is("SELECT redis_extend('extend', '20s')", 't') });
 	lengthened_by(10_000, $end, 'extended');
-	$end = end_of('extend',
-		sub { $one->query_is("SELECT redis_extend('extend', '100ms')", 't') });
+	$end = end_of('extend', sub { $one->query_is("SELECT redis_extend('extend', '100ms')", 't') });
 	unchanged($end, 'never shortened');
 
 	# All holds of the session.
@@ -223,8 +216,7 @@ sub watch ($seconds)
 
 	# A given one is renewed again.
 	$one->query("SELECT redis_lock('goes on', '5s')");
-	$one->query_is("SELECT redis_extend('goes on', NULL)",
-		't', 'a given lease is renewed');
+	$one->query_is("SELECT redis_extend('goes on', NULL)", 't', 'a given lease is renewed');
 
 	poll_until('the lock to run out',
 		sub { $one->value("SELECT redis_is_held('runs out')") eq 'f' });
@@ -300,8 +292,7 @@ of_redis 'no requests that could be looked at' => sub {
 
 	poll_until('each to be renewed for longer than a lease',
 		sub { $viewer->value("SELECT min(renewals) FROM redis_locks WHERE key LIKE 'many %'") > 3 });
-	$renewed =
-	  $viewer->value('SELECT renewals FROM redis_lock_stats') - $renewed;
+	$renewed = $viewer->value('SELECT renewals FROM redis_lock_stats') - $renewed;
 	of_redis 'no commands' => sub {
 		$scripts = $commands->() - $scripts;
 		note "$renewed renewals of $locks locks with $scripts commands";
@@ -348,8 +339,7 @@ of_redis 'no requests that could be looked at' => sub {
 	pause(1);
 	is_deeply([ map { $redis->owner_of($_) } 'dark', 'dark too' ],
 		\@owners, 'the new holders are not disturbed');
-	$two->query_is("SELECT redis_is_held('dark'), redis_unlock('dark')",
-		't|t', 'one has it');
+	$two->query_is("SELECT redis_is_held('dark'), redis_unlock('dark')", 't|t', 'one has it');
 	$three->query_is(
 		"SELECT redis_is_held('dark too'), redis_unlock('dark too')",
 		't|t', 'so has the other one');

@@ -68,8 +68,7 @@ my $newcomer = $redis->somebody('somebody else:7');
 my $thief = $redis->somebody('thief');
 $one->is_lost($redis, 'taken', "taken by $newcomer", qr/taken by \Q$newcomer\E/,
 	'key taken by somebody else');
-is_deeply($redis->hash('taken'), { 'somebody else:7' => 1 },
-	'whose lock is as it was');
+is_deeply($redis->hash('taken'), { 'somebody else:7' => 1 }, 'whose lock is as it was');
 $one->query_is("SELECT redis_try_lock('taken')", 'f', 'and respected');
 $redis->cmd('DEL', 'taken');
 
@@ -81,16 +80,14 @@ of_redis 'everything is a row' => sub {
 	$node->wait_for_loss($_) foreach qw(string list);
 	$one->is_lost($redis, 'string', 'taken by \(string\)', qr/taken by \(string\)/,
 		'key became a string');
-	$one->is_lost($redis, 'list', 'taken by \(list\)', qr/taken by \(list\)/,
-		'key became a list');
+	$one->is_lost($redis, 'list', 'taken by \(list\)', qr/taken by \(list\)/, 'key became a list');
 	is($redis->cmd('GET', 'string'), 'secret token', 'the string is as it was');
 	is_deeply($redis->cmd('LRANGE', 'list', 0, -1), ['x'], 'the list as well');
 	$redis->cmd('DEL', 'string', 'list');
 };
 
 # All at once; what another session waited for goes to it.
-$one->query_is("SELECT redis_lock('flushed 1'), redis_lock('flushed 2')",
-	'|', 'held');
+$one->query_is("SELECT redis_lock('flushed 1'), redis_lock('flushed 2')", '|', 'held');
 $two->start("SELECT redis_lock('flushed 2')");
 $node->wait_for_waiters('flushed 2', 1);
 $redis->cmd('FLUSHALL');
@@ -144,8 +141,7 @@ $latin->query_fails('SELECT redis_unlock_all()',
 nothing_left($node, $redis, name => 'but everything is given back');
 $latin->quit;
 
-$one->query_is("SELECT redis_lock('discard 1'), redis_lock('discard 2')",
-	'|', 'two locks');
+$one->query_is("SELECT redis_lock('discard 1'), redis_lock('discard 2')", '|', 'two locks');
 $redis->cmd('DEL', 'discard 1');
 $node->wait_for_loss('discard 1');
 $one->query_is('DISCARD ALL', '', 'DISCARD ALL says nothing of a loss');
@@ -228,24 +224,19 @@ $one->query_is("SELECT redis_lock('forced', '1 hour')", '', 'held');
 my $three = $node->session;
 $three->start("SELECT redis_lock('forced', '1 hour')");
 $node->wait_for_waiters('forced', 1);
-$two->query_is("SELECT redis_force_unlock('forced')", 't',
-	'taken away by another session');
-$one->query_is("SELECT redis_is_held('forced')",
-	'f', 'the holder knows at once');
+$two->query_is("SELECT redis_force_unlock('forced')", 't', 'taken away by another session');
+$one->query_is("SELECT redis_is_held('forced')", 'f', 'the holder knows at once');
 is($three->wait->error, undef, 'a waiter goes on');
-$three->query_is("SELECT redis_is_held('forced'), redis_unlock('forced')",
-	't|t', 'and has had it');
+$three->query_is("SELECT redis_is_held('forced'), redis_unlock('forced')", 't|t', 'and has had it');
 $one->is_lost($redis, 'forced', 'forced', qr/by force/, 'taken by force');
 $three->quit;
 
 of_redis 'there is one server' => sub {
 	# From another server it is a deletion like any other.
 	$one->query_is("SELECT redis_lock('forced')", '', 'held');
-	is($other->value("SELECT redis_force_unlock('forced')"),
-		't', 'taken away by another server');
+	is($other->value("SELECT redis_force_unlock('forced')"), 't', 'taken away by another server');
 	$node->wait_for_loss('forced');
-	$one->is_lost($redis, 'forced', 'deleted', qr/deleted/,
-		'taken by force of another server');
+	$one->is_lost($redis, 'forced', 'deleted', qr/deleted/, 'taken by force of another server');
 };
 
 # ----------

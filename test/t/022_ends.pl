@@ -30,8 +30,7 @@ my $many_commands = 3;
 
 sub hold_locks ($s, $n)
 {
-	return $s->value(
-		"SELECT count(redis_lock('end ' || i)) FROM generate_series(1, $n) i");
+	return $s->value("SELECT count(redis_lock('end ' || i)) FROM generate_series(1, $n) i");
 }
 
 sub wait_until_gone ($s)
@@ -75,12 +74,10 @@ my %ends = (
 	});
 
 my $keeper = $node->session;
-$keeper->query_is("SELECT redis_lock('keeper', '10 minutes')",
-	'', 'a session that nothing ends');
+$keeper->query_is("SELECT redis_lock('keeper', '10 minutes')", '', 'a session that nothing ends');
 
 # Release scripts are known to Redis from here on.
-$keeper->query_is("SELECT redis_lock('warm'), redis_unlock('warm')",
-	'|t', 'warming up');
+$keeper->query_is("SELECT redis_lock('warm'), redis_unlock('warm')", '|t', 'warming up');
 
 foreach my $end (sort keys %ends)
 {
@@ -144,8 +141,7 @@ sub ends_without ($name, $away, $most, $sqlstate, $back)
 	$start = now();
 	$s{discard}->query_warns('DISCARD ALL', '', $sqlstate, qr/lock store/, 'DISCARD ALL warns');
 	cmp_ok(now() - $start, '<', $command_s, 'and is quick');
-	$s{discard}->query_is("SELECT redis_is_held('discard 1')",
-		'f', 'nothing is held after it');
+	$s{discard}->query_is("SELECT redis_is_held('discard 1')", 'f', 'nothing is held after it');
 	$back->();
 	poll_until('all to be given back', sub { without_keeper() == 0 });
 	$_->quit foreach values %s;
@@ -242,10 +238,8 @@ sub busy_sessions
 	my $took = now() - $start;
 	cmp_ok($took, '<', $command_s, "fast stop: quick ($took s)");
 	of_table 'the server that has ended has it' => sub { $node->start };
-	is_deeply([ $redis->all_keys ],
-		['elsewhere'], 'fast stop: everything is released');
-	is_deeply($redis->hash('elsewhere'), { client => 1 },
-		"somebody else's lock is not touched");
+	is_deeply([ $redis->all_keys ], ['elsewhere'], 'fast stop: everything is released');
+	is_deeply($redis->hash('elsewhere'), { client => 1 }, "somebody else's lock is not touched");
 	poll_until('its connections to end', sub { $redis->clients == 0 });
 	$redis->cmd('DEL', 'elsewhere');
 	$_->quit foreach @sessions;
@@ -264,8 +258,7 @@ of_redis 'the server waits for its worker' => sub {
 	$node->stop('fast');
 	my $took = now() - $start;
 	$redis->thaw;
-	cmp_ok($took, '<', 2 * $command_s + limit(10),
-		"fast stop, Redis frozen: bounded ($took s)");
+	cmp_ok($took, '<', 2 * $command_s + limit(10), "fast stop, Redis frozen: bounded ($took s)");
 	poll_until('all keys to go', sub { $redis->all_keys == 1 });
 	$redis->cmd('DEL', 'elsewhere');
 	$_->quit foreach @sessions;
@@ -281,19 +274,15 @@ of_redis 'nothing that could keep a reply' => sub {
 	$node->wait_for_up;
 	my $s = $node->session;
 	$s->query("SELECT redis_is_locked('unanswered')");
-	my $rule = $proxy->rule(
-		on => 'reply', match => 'unanswered', action => 'hold');
+	my $rule = $proxy->rule(on => 'reply', match => 'unanswered', action => 'hold');
 	$s->start("SELECT redis_lock('unanswered')");
 	$proxy->wait_for_rule($rule);
-	is($redis->cmd('EXISTS', 'unanswered'),
-		1, 'fast stop, no reply: Redis has the lock');
+	is($redis->cmd('EXISTS', 'unanswered'), 1, 'fast stop, no reply: Redis has the lock');
 	my $start = now();
 	$node->stop('fast');
 	my $took = now() - $start;
-	cmp_ok($took, '<', $command_s + limit(10),
-		"fast stop, no reply: bounded ($took s)");
-	is_deeply([ $redis->all_keys ], [],
-		'fast stop, no reply: everything is released');
+	cmp_ok($took, '<', $command_s + limit(10), "fast stop, no reply: bounded ($took s)");
+	is_deeply([ $redis->all_keys ], [], 'fast stop, no reply: everything is released');
 	$s->quit;
 	$node->append_conf('postgresql.conf', "lockredis.url = '" . $redis->url . "'");
 };

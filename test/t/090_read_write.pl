@@ -31,8 +31,7 @@ of_redis 'what there is' => sub {
 };
 of_table 'what there is' => sub {
 	is_deeply($redis->hash('a'), { readers => 2 }, 'they share a row');
-	is_deeply([ $redis->shares('a') ], [ sort values %readers ],
-		'and have one of their own');
+	is_deeply([ $redis->shares('a') ], [ sort values %readers ], 'and have one of their own');
 };
 is($node->value("SELECT redis_lock_owner('a')"), '2 readers', 'who has it');
 is($node->value("SELECT redis_is_locked('a')"), 't', 'it is locked');
@@ -43,8 +42,7 @@ is($node->value("SELECT string_agg(kind, ' ') FROM redis_locks WHERE key = 'a'")
 $one->query_is("SELECT redis_try_read_lock('a')", 't', 'again');
 $one->query_is("SELECT redis_hold_count('a'), redis_hold_count('a', 'read'), "
 	. "redis_hold_count('a', 'write'), redis_is_held('a')", '2|2|0|t', 'counted');
-of_redis 'what there is' =>
-  sub { is($redis->hash('a')->{ $readers{$one} }, 1, 'not in Redis') };
+of_redis 'what there is' => sub { is($redis->hash('a')->{ $readers{$one} }, 1, 'not in Redis') };
 of_table 'what there is' =>
   sub { is_deeply($redis->hash('a'), { readers => 2 }, 'not in the table') };
 $one->query_is("SELECT redis_read_unlock('a')", 't', 'once');
@@ -64,12 +62,10 @@ $one->query_warns("SELECT redis_read_unlock('a')", 'f', '01000', qr/you don't ow
 	'not three times');
 
 # No upgrade; other kinds.
-$two->query_fails("SELECT redis_write_lock('a')", '55000', qr/wait for itself/,
-	'no upgrade');
+$two->query_fails("SELECT redis_write_lock('a')", '55000', qr/wait for itself/, 'no upgrade');
 $two->query_fails("SELECT redis_try_write_lock('a')", '55000',
 	qr/Take the write lock first, or release the read lock/, 'by a try neither');
-$two->query_fails("SELECT redis_lock('a')", '55000', qr/wait for itself/,
-	'nor as another kind');
+$two->query_fails("SELECT redis_lock('a')", '55000', qr/wait for itself/, 'nor as another kind');
 $one->query_fails("SELECT redis_try_lock('a')", '42809', qr/It holds a read lock/,
 	'another session gets no other kind');
 $two->query_warns("SELECT redis_unlock('a')", 'f', '01000', qr/You have its read lock/,
@@ -103,27 +99,23 @@ of_table 'a row that outlives its instance has no kind' => sub {
 $one->query_is("SELECT redis_write_lock('c')", '', 'a writer');
 my $writer = owner('c', 'write', $one->pid);
 of_redis 'what there is' => sub {
-	is_deeply($redis->hash('c'), { mode => 'write', "$writer:write" => 1 },
-		'as Redisson has it');
+	is_deeply($redis->hash('c'), { mode => 'write', "$writer:write" => 1 }, 'as Redisson has it');
 };
-of_table 'what there is' =>
-  sub { is_deeply($redis->hash('c'), { $writer => 1 }, 'as any lock') };
+of_table 'what there is' => sub { is_deeply($redis->hash('c'), { $writer => 1 }, 'as any lock') };
 is($node->value("SELECT redis_lock_owner('c')"), $writer, 'who writes');
 $two->query_is("SELECT redis_try_read_lock('c')", 'f', 'nobody reads');
 $two->start("SELECT redis_read_lock('c')");
 $node->wait_for_waiters('c', 1);
 $three->start("SELECT redis_write_lock('c')");
 $node->wait_for_waiters('c', 2);
-$one->query_is("SELECT redis_read_lock('c')", '',
-	'but the writer, although others wait');
+$one->query_is("SELECT redis_read_lock('c')", '', 'but the writer, although others wait');
 $one->query_is("SELECT redis_hold_count('c', 'read'), redis_hold_count('c', 'write')",
 	'1|1', 'both');
 ok($two->is_running, 'the other reader still waits');
 $one->query_is("SELECT redis_write_unlock('c')", 't', 'downgrade');
 is($two->wait(10)->error, undef, 'the other reader is woken at once');
 ok($three->is_running, 'the writer waits for both');
-$one->query_is("SELECT redis_is_held('c'), redis_is_held('c', 'write')", 't|f',
-	'what is left');
+$one->query_is("SELECT redis_is_held('c'), redis_is_held('c', 'write')", 't|f', 'what is left');
 $one->query_is("SELECT redis_read_unlock('c')", 't');
 ok($three->is_running, 'the writer still waits');
 $two->query_is("SELECT redis_read_unlock('c')", 't');
@@ -164,12 +156,10 @@ $one->query_is("SELECT redis_write_unlock('f')", 't');
 $one->query("BEGIN");
 $one->query_is("SELECT redis_try_fenced_write_xact_lock('f')", $token + 2, 'and records');
 $one->query("COMMIT");
-is($node->value("SELECT token FROM redis_fences WHERE key = 'f'"), $token + 2,
-	'in the table');
+is($node->value("SELECT token FROM redis_fences WHERE key = 'f'"), $token + 2, 'in the table');
 $redis->set_token('f', 1);
 $one->query("BEGIN");
-$one->query_is("SELECT redis_fenced_write_xact_lock('f')", $token + 3,
-	'a lost counter is raised');
+$one->query_is("SELECT redis_fenced_write_xact_lock('f')", $token + 3, 'a lost counter is raised');
 $one->query("COMMIT");
 $one->query("SELECT redis_write_lock('f')");
 $one->query_is("SELECT redis_fenced_write_lock('f')", $token + 4, 'a token afterwards');

@@ -20,11 +20,9 @@ subtest "Redisson's counter" => sub {
 		"SELECT redis_fenced_lock('plain'), redis_fence('plain')",
 		'1|1', 'the first token of a key is 1');
 	is(counter('plain'), 1, 'it comes from the counter of RFencedLock');
-	is_deeply([ values %{ $redis->hash('plain') } ],
-		[1], 'the lock is a plain reentrant lock');
+	is_deeply([ values %{ $redis->hash('plain') } ], [1], 'the lock is a plain reentrant lock');
 	of_redis 'no time to live' => sub {
-		is($redis->cmd('TTL', 'redisson_lock_token:{plain}'),
-			-1, 'the counter never expires');
+		is($redis->cmd('TTL', 'redisson_lock_token:{plain}'), -1, 'the counter never expires');
 	};
 	$one->query_is(
 		"SELECT redis_fenced_lock('plain'), redis_try_fenced_lock('plain'), redis_fence('plain')",
@@ -43,8 +41,7 @@ subtest "Redisson's counter" => sub {
 	is(counter('a{b}'), 1, 'and its counter');
 
 	# An unfenced lock draws none.  (Redis knows the scripts from here on.)
-	$one->query(
-		"SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()");
+	$one->query("SELECT redis_lock('warm'), redis_fenced_lock('warm'), redis_unlock_all()");
 	$one->query_is("SELECT redis_lock('plain'), redis_fence('plain')",
 		'|NULL', 'a plain lock has no token');
 	my $calls = $redis->script_calls;
@@ -134,14 +131,12 @@ subtest 'recorded in the transaction' => sub {
 		'1|1', 're-entry returns the token held');
 	$one->query('ROLLBACK');
 	is(row('row'), '', 'a rollback takes it away');
-	$one->query_is("SELECT redis_fenced_xact_lock('row')",
-		'2', 'the next token is recorded');
+	$one->query_is("SELECT redis_fenced_xact_lock('row')", '2', 'the next token is recorded');
 	is(row('row'), 2, 'by its transaction');
 	$one->query_is("SELECT redis_fenced_lock('row'), redis_unlock('row')",
 		'3|t', 'a session-level token');
 	is(row('row'), 2, 'is not recorded');
-	$one->query_is("SELECT redis_try_fenced_xact_lock('row')",
-		'4', 'try records as well');
+	$one->query_is("SELECT redis_try_fenced_xact_lock('row')", '4', 'try records as well');
 	is(row('row'), 4, 'the higher token');
 	nothing_left($node, $redis, keys => $counters);
 };
@@ -157,8 +152,7 @@ subtest 'a hold over several transactions' => sub {
 		my $result = $one->query(
 			"BEGIN ISOLATION LEVEL $level; SELECT redis_fenced_xact_lock('long')");
 
-		is($result->out . ($result->error || ''),
-			1, "$level: accepted in a later transaction");
+		is($result->out . ($result->error || ''), 1, "$level: accepted in a later transaction");
 
 		# Somebody who comes with a later token waits for this transaction.
 		$two->start("SELECT redis_fence_check('long', 1)");
@@ -206,8 +200,7 @@ subtest 'the counter is lost' => sub {
 		is($redis->script_calls - $calls, 2, 'with one more request');
 	};
 	is(counter('lost'), 42, 'and so is the counter');
-	$one->query_is("SELECT redis_fenced_lock('lost')",
-		'42', 're-entry returns the raised token');
+	$one->query_is("SELECT redis_fenced_lock('lost')", '42', 're-entry returns the raised token');
 	$one->query_is('COMMIT', '', 'committed');
 	is(row('lost'), 42, 'recorded');
 	$one->query_is("SELECT redis_fence('lost'), redis_unlock('lost')",
@@ -228,8 +221,7 @@ subtest 'the counter is lost' => sub {
 	$two->query_is("SELECT redis_unlock('lost')", 't', 'given back');
 
 	# FLUSHALL takes the lock, too: a holder who still has to be raised is lost.
-	$one->query_is("SELECT redis_fenced_lock('lost')",
-		'1', 'a token that is too low');
+	$one->query_is("SELECT redis_fenced_lock('lost')", '1', 'a token that is too low');
 	$redis->cmd('FLUSHALL');
 	$one->query_fails("SELECT redis_fenced_xact_lock('lost')",
 		'55000', qr/the lock "lost" was lost.*deleted/s,
@@ -237,8 +229,7 @@ subtest 'the counter is lost' => sub {
 	is(counter('lost'), undef, 'the counter was not touched');
 	$one->query('SELECT redis_unlock_all()');
 	is(row('lost'), 43, 'nor the row');
-	$one->query_is("SELECT redis_fenced_xact_lock('lost')",
-		'44', 'the next one goes on');
+	$one->query_is("SELECT redis_fenced_xact_lock('lost')", '44', 'the next one goes on');
 
 	nothing_left($node, $redis, keys => $counters);
 };
@@ -276,13 +267,11 @@ foreach my $level ('READ COMMITTED', 'REPEATABLE READ', 'SERIALIZABLE')
 				my $result = $one->wait;
 				if ($end eq 'ROLLBACK')
 				{
-					is($result->out . ($result->error || ''),
-						$there ? 6 : 1, 'judged again');
+					is($result->out . ($result->error || ''), $there ? 6 : 1, 'judged again');
 				}
 				elsif ($level eq 'READ COMMITTED')
 				{
-					is($result->out . ($result->error || ''),
-						11, 'judged again, and raised');
+					is($result->out . ($result->error || ''), 11, 'judged again, and raised');
 				}
 				else
 				{

@@ -91,8 +91,7 @@ foreach my $lock ('redis_xact_lock', 'redis_fenced_xact_lock')
 			}
 
 			$one->thaw;
-			$one->query_is("SELECT redis_is_held('acct')", 'f',
-				'the old one could know');
+			$one->query_is("SELECT redis_is_held('acct')", 'f', 'the old one could know');
 			write_account($one, $seen + 1);
 			my $result = $one->query('COMMIT');
 			if ($guard eq 'off')
@@ -144,8 +143,7 @@ foreach my $recorded (0, 1)
 		$one->freeze;
 
 		$two->query('BEGIN');
-		$two->query_is("SELECT redis_fenced_xact_lock('acct')",
-			'2', 'the new holder has token 2');
+		$two->query_is("SELECT redis_fenced_xact_lock('acct')", '2', 'the new holder has token 2');
 		write_account($two, read_account($two) + 10);
 		is($two->query('COMMIT')->error, undef, 'and commits');
 
@@ -175,8 +173,7 @@ foreach my $recorded (0, 1)
 # one: lock, read / other: check (waits) / one: write, commit / other: read
 subtest 'the old holder is first at the row' => sub {
 	begin();
-	$one->query_is("BEGIN; SELECT redis_fenced_xact_lock('acct')",
-		'1', 'the old one has token 1');
+	$one->query_is("BEGIN; SELECT redis_fenced_xact_lock('acct')", '1', 'the old one has token 1');
 	my $seen = read_account($one);
 	$redis->cmd('DEL', 'acct');
 	is(take_elsewhere(), 2, 'the new holder has token 2');
@@ -201,8 +198,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 {
 	subtest "the new holder is first at the row: $end" => sub {
 		begin();
-		$one->query_is("SELECT redis_fenced_lock('acct')",
-			'1', 'the old one has token 1');
+		$one->query_is("SELECT redis_fenced_lock('acct')", '1', 'the old one has token 1');
 		$redis->cmd('DEL', 'acct');
 		is(take_elsewhere(), 2, 'the new holder has token 2');
 

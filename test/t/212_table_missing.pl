@@ -51,8 +51,7 @@ sub is_up ($name)
 	poll_until('the lock store to be there',
 		sub { !$one->query("SELECT redis_is_locked('up')")->error });
 	$node->wait_for_up;
-	$one->query_is("SELECT redis_try_lock('up'), redis_unlock('up')",
-		't|t', "$name: works");
+	$one->query_is("SELECT redis_try_lock('up'), redis_unlock('up')", 't|t', "$name: works");
 	return;
 }
 
@@ -62,8 +61,7 @@ sub is_up ($name)
 
 is_down(qr/database "locks" does not exist/i, 'no database');
 $node->safe_psql('postgres', 'CREATE ROLE somebody; CREATE DATABASE locks');
-is_down(qr/extension "lockredis" does not exist in database "locks"/i,
-	'no extension');
+is_down(qr/extension "lockredis" does not exist in database "locks"/i, 'no extension');
 $node->safe_psql('locks', 'CREATE SCHEMA elsewhere; CREATE EXTENSION lockredis SCHEMA elsewhere');
 $node->safe_psql('postgres', 'ALTER DATABASE locks SET search_path = elsewhere');
 is_up('database and extension created');
@@ -83,8 +81,7 @@ is_up('database and extension created');
 	my ($status, undef, $error) = $node->psql('postgres', 'DROP DATABASE locks');
 	isnt($status, 0, 'the database of locks is not');
 	like($error, qr/being accessed by other users/, 'as it is in use');
-	$node->psql('locks', 'VACUUM FULL redis_lock_rows, redis_lock_counters',
-		on_error_die => 1);
+	$node->psql('locks', 'VACUUM FULL redis_lock_rows, redis_lock_counters', on_error_die => 1);
 	$node->psql('locks', 'REINDEX TABLE redis_lock_rows', on_error_die => 1);
 	$node->psql('locks', 'ANALYZE redis_lock_rows', on_error_die => 1);
 	$two->query_is("SELECT redis_try_lock('kept'), redis_lock_owner('kept') IS NOT NULL",
@@ -105,8 +102,7 @@ is_up('database and extension created');
 	$two->query_fails("SELECT redis_try_lock('down')",
 		'55000', qr/extension "lockredis" does not exist/i, 'DROP EXTENSION');
 	$node->safe_psql('locks', 'CREATE EXTENSION lockredis SCHEMA elsewhere');
-	$one->query_is("SELECT redis_extend('dropped', '2h')",
-		'f', 'DROP EXTENSION: the lock is lost');
+	$one->query_is("SELECT redis_extend('dropped', '2h')", 'f', 'DROP EXTENSION: the lock is lost');
 	$one->query_warns("SELECT redis_unlock('dropped')",
 		'f', '01000', qr/lost/, 'DROP EXTENSION: as is told');
 	$two->query_is("SELECT redis_try_lock('dropped'), redis_unlock('dropped')",
@@ -226,8 +222,7 @@ is_up('mended');
 		"redis_lock('x')", "redis_try_lock('primary')",
 		"redis_fenced_lock('x')", "redis_is_locked('primary')")
 	{
-		$there->query_fails("SELECT $call", '25006', qr/standby/,
-			"standby: $call");
+		$there->query_fails("SELECT $call", '25006', qr/standby/, "standby: $call");
 	}
 	is($standby->table_worker_pid, undef, 'no table worker there');
 
@@ -238,8 +233,7 @@ is_up('mended');
 		q{SELECT redis_try_lock('primary'), redis_try_lock('kept'),
 			redis_try_lock('by hand')},
 		't|f|f', 'promoted: of the locks those are left that need no server');
-	$there->query_is("SELECT redis_fenced_lock('fence')",
-		'2', 'promoted: tokens go on');
+	$there->query_is("SELECT redis_fenced_lock('fence')", '2', 'promoted: tokens go on');
 	$there->query_is('SELECT redis_unlock_all()', '2', 'promoted: given back');
 	$table->use_node($standby);
 	$table->cmd('DEL', $_) foreach 'kept', 'by hand';

@@ -99,8 +99,7 @@ $one->query_is("SELECT redis_is_held('renewed'), redis_hold_count('renewed')",
 $two->query_fails("SAVEPOINT s; SELECT redis_assert_held('short')", '55000',
 	qr/lost/, 'a short lease is lost, and told');
 $two->query('ROLLBACK TO s');
-$two->query_warns("SELECT redis_unlock('short')", 'f', '01000', qr/lost/,
-	'until it is unlocked');
+$two->query_warns("SELECT redis_unlock('short')", 'f', '01000', qr/lost/, 'until it is unlocked');
 
 # Locks in the table are full locks.
 $one->query_is("SELECT redis_lock('renewed')", '', 'taken a third time');

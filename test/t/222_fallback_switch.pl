@@ -15,8 +15,7 @@ my ($node, $redis, $proxy, $table) =
 
 sub wait_for_key ($store, $key, $owner)
 {
-	return poll_until("$key to belong to $owner",
-		sub { owner_in($store->hash($key)) eq $owner });
+	return poll_until("$key to belong to $owner", sub { owner_in($store->hash($key)) eq $owner });
 }
 
 #
@@ -58,8 +57,7 @@ poll_until('the lock to be in the table', sub { $table->cmd('EXISTS', 'ours') eq
 $two->start("SELECT redis_lock('ours', '1 minute')");
 $node->wait_for_waiters('ours', 1);
 $one->query_is("SELECT redis_unlock('ours')", 't', 'given back');
-is($two->wait(20)->error, undef,
-	'a key that this server has had all the time is free at once');
+is($two->wait(20)->error, undef, 'a key that this server has had all the time is free at once');
 $two->query_is("SELECT redis_unlock('ours')", 't', 'given back');
 $node->reconnect($proxy);
 nothing_left($node, $redis, name => 'nothing is left of the queue');
@@ -76,8 +74,7 @@ $node->cut_off($proxy);
 wait_for_key($table, 'stays', $owner);
 my $worker = $node->table_worker_pid;
 $node->value("SELECT pg_terminate_backend($worker)");
-poll_until('another worker',
-	sub { ($node->table_worker_pid || $worker) != $worker });
+poll_until('another worker', sub { ($node->table_worker_pid || $worker) != $worker });
 $four->query_is("SELECT redis_try_lock('stays')", 'f', 'the lock stands');
 $three->query_is("SELECT redis_extend('stays', '2 minutes')", 't', 'and works');
 $node->replace_watchdog;
@@ -126,8 +123,7 @@ $proxy->wait_for_rule($rule);
 wait_for_key($redis, 'late', $owner);
 $one->query_is("SELECT redis_extend('late', '1 hour')", 't', 'an hour, in the table');
 $proxy->let_go;
-poll_until('the lock to be moved',
-	sub { $node->lock_stat('moves') > $moves });
+poll_until('the lock to be moved', sub { $node->lock_stat('moves') > $moves });
 cmp_ok($redis->cmd('PTTL', 'late'), '>', 30 * 60 * 1000, 'Redis has granted it too');
 $one->query_is("SELECT redis_unlock('late')", 't', 'given back');
 $node->wait_for_store('master');
