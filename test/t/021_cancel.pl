@@ -119,8 +119,7 @@ my @points = (
 				'01:00:00|t', 'the old lease stands')
 			  : key_is_free($key, 'given back at the end of the session');
 			deliver();
-			is($redis->cmd('EXISTS', $key),
-				$alive ? 1 : 0, 'the late request creates nothing');
+			is($redis->cmd('EXISTS', $key), $alive ? 1 : 0, 'the late request creates nothing');
 		}
 	},
 
@@ -135,12 +134,10 @@ my @points = (
 		after => sub {
 			my ($s, $key, $alive) = @_;
 			key_is_free($key, 'given back all the same');
-			$two->query_is("SELECT redis_try_lock('$key')", 't',
-				'and taken by another session');
+			$two->query_is("SELECT redis_try_lock('$key')", 't', 'and taken by another session');
 			my $hash = $redis->hash($key);
 			deliver();
-			is_deeply($redis->hash($key), $hash,
-				'whose lock the late release does not touch');
+			is_deeply($redis->hash($key), $hash, 'whose lock the late release does not touch');
 			$two->query_is("SELECT redis_unlock('$key')", 't', 'given back');
 		}
 	},
@@ -152,8 +149,7 @@ my @points = (
 		before => sub {
 			my ($s, $key) = @_;
 			$s->query("SELECT redis_lock('$key')");
-			$s->query(
-				"SELECT count(redis_lock('$key ' || i)) FROM generate_series(1, 249) i");
+			$s->query("SELECT count(redis_lock('$key ' || i)) FROM generate_series(1, 249) i");
 			poll_until('nothing else to be released', sub { $node->count_locks('pid IS NULL') == 0 });
 			hold_next('redisson_lock__channel', skip => 1);
 		},
@@ -284,4 +280,26 @@ SQL
 	$one->quit;
 }
 
-end_test($node, $redis, clients => 2, name => 'only the watchdog is connected');
+# ----------
+# Time limits that are lowered while a create is on its way
+# ----------
+
+# The next watchdog, too, looks after it for as long as its session would have waited.
+{
+	my $one = $node->connected_session;
+
+	hold_next('lowered');
+	$one->start("SELECT redis_lock('lowered')");
+	rule_acted();
+	$one->cancel;
+	$one->wait(10)->fails('57014', qr/user request/, 'cancelled');
+	$node->set(map { ("lockredis.${_}_timeout" => '300ms') } 'connect', 'command');
+	$node->replace_watchdog;
+	pause(2);
+	is($node->count_locks("key = 'lowered'"), 1, 'lowered time limits: it is not forgotten');
+	deliver();
+	$one->quit;
+	nothing_left($node, $redis, name => 'lowered time limits: given back');
+}
+
+end_test($node, $redis, clients => 1, name => 'only the watchdog is connected');

@@ -71,8 +71,7 @@ sub in_the_middle
 	$s[2]->wait->fails('57P01', qr/terminating/, 'middle: terminated');
 	$s[3]->vanish;
 	$node->value("SELECT pg_terminate_backend($pid)");
-	is($s[$_]->wait(limit(15))->error, undef, "middle: session $_ has its lock")
-	  foreach 0, 4, 5;
+	is($s[$_]->wait(limit(15))->error, undef, "middle: session $_ has its lock") foreach 0, 4, 5;
 	$node->let_commits_wait(0);
 	poll_until('another worker', sub { ($node->table_worker_pid // $pid) != $pid });
 	poll_until('what is nobody\'s to go', sub { $table->all_keys == 3 && $node->count_locks == 3 });
@@ -97,17 +96,13 @@ sub in_the_middle
 	$s[0]->query_is("SELECT redis_lock('before'), redis_read_lock('read')", '|', 'locks that are held');
 	my $pid = in_the_middle();
 	kill 'KILL', $pid;
-	ok($s[$_]->wait(limit(15))->dead, "killed: the crash ends session $_")
-	  foreach 0 .. 2;
+	ok($s[$_]->wait(limit(15))->dead, "killed: the crash ends session $_") foreach 0 .. 2;
 	$_->quit foreach @s;
-	poll_until('the server to be back',
-		sub { eval { $node->value('SELECT 1') } });
+	poll_until('the server to be back', sub { eval { $node->value('SELECT 1') } });
 	$node->let_commits_wait(0);
 	$node->wait_for_up;
-	poll_until('rows of the dead instance to be cleared',
-		sub { $table->all_keys == 1 });
-	is_deeply($table->hash('theirs'), { 'some program' => 1 },
-		'killed: that row stays');
+	poll_until('rows of the dead instance to be cleared', sub { $table->all_keys == 1 });
+	is_deeply($table->hash('theirs'), { 'some program' => 1 }, 'killed: that row stays');
 	my $s = $node->session;
 	$s->query_is(
 		"SELECT redis_try_lock('before'), redis_try_lock('key 0'), redis_try_write_lock('read')",
@@ -116,6 +111,25 @@ sub in_the_middle
 	$s->quit;
 	ok($table->give_back('theirs', 'some program'), 'and goes');
 	nothing_left($node, $table, name => 'killed: nothing is left');
+}
+
+# A count that is committed, but not answered.  The watchdog, which was stopped, asks again after
+# more counts than there are tickets; those were answered.
+{
+	sessions(2);
+	$s[0]->query("SELECT redis_semaphore_set('s', 0), redis_semaphore_set('o', 0)");
+	my $watchdog = $node->watchdog_pid;
+	$node->let_commits_wait(1);
+	$s[0]->start("SELECT redis_semaphore_release('s')");
+	$node->wait_for_event($node->table_worker_pid, 'SyncRep');
+	kill 'STOP', $watchdog;
+	$s[0]->cancel;
+	$s[0]->wait->fails('57014', qr/user request/, 'ticket: cancelled');
+	$node->let_commits_wait(0);
+	$s[1]->query("SELECT count(redis_semaphore_release('o')) FROM generate_series(1, 8300)");
+	kill 'CONT', $watchdog;
+	poll_until('the watchdog to have its answer', sub { $node->count_locks == 0 });
+	$s[1]->query_is("SELECT redis_semaphore_available('s')", '1', 'ticket: counted once');
 }
 
 end_test($node, $table);

@@ -165,6 +165,20 @@ foreach my $token ('-9223372036854775808', 'NULL')
 		"$token: from the beginning");
 }
 
+# One that cannot be changed for a COMMIT is no outage: the others are served.
+$one->query("SELECT redis_semaphore_set('n', 1)");
+$admin->query("UPDATE redis_lock_values SET value = 9223372036854775807 WHERE key = 'n'");
+$node->log_since_here;
+$one->query("BEGIN; SELECT redis_semaphore_xact_release('n'); COMMIT");
+$two->query("SET lockredis.lease = '3s'; SELECT redis_lock('h'); RESET lockredis.lease");
+poll_until('renewals', sub { $node->count_locks("key = 'h' AND renewals >= 2") });
+is($node->lock_status('state'), 'up', 'a number that cannot be changed: the table is up');
+ok(!$node->logged(qr/lock store is down/), 'and has been all the time');
+$two->query_is("SELECT redis_unlock('h')", 't', 'held all the time');
+$admin->query("UPDATE redis_lock_values SET value = 1 WHERE key = 'n'");
+poll_until('it to be counted', sub { $node->count_locks == 0 });
+$one->query_is("SELECT redis_semaphore_available('n')", '2', 'counted when it can be');
+
 # ----------
 # For ever
 # ----------
