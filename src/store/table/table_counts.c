@@ -17,8 +17,8 @@
  *	 watchdog: asks to undo it
  *									next worker: it was committed; returns two permits
  *
- * Only the last TABLE_TICKETS requests are kept whose answer was not read.  An older one is
- * treated as if it had not run.
+ * Of the requests whose answer was not read, the last TABLE_TICKETS are kept.  An older one
+ * is treated as if it had not run.
  *
  * A permit that is taken has a row in redis_lock_shares, and none in redis_lock_rows, since
  * permits do not conflict with other locks of the key.  A session's permit belongs to this
