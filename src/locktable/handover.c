@@ -93,11 +93,10 @@ handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
  * handover_next --- the session that may be handed the lock; LR_NONE: none
  *
  * In the order of the store: the first, if it came before all that wait elsewhere.  If it
- * asks for the first time, its call overlaps those of all others, and the next one that
- * does not goes first; so it does if this one was handed the lock before and has not run
- * since.  If there is none but those that ask for the first time, the first of them is
- * handed the lock while it asks, unless one that was answered may be behind somebody
- * elsewhere.  Else the store has to grant the lock: it knows the order.
+ * asks for its first place, or in line, the next one that does not goes first; so it does if
+ * this one was handed the lock before and has not run since.  If there is none but those that
+ * ask, the first of them is handed the lock while it asks, unless one that was answered may be
+ * behind somebody elsewhere.  Else the store has to grant the lock: it knows the order.
  */
 static LrIndex
 handover_next(LrIndex hold)
@@ -113,18 +112,20 @@ handover_next(LrIndex hold)
 	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
 		const LrWait *w = lt_wait_of(i);
+		bool		fresh = w->place.standing == STANDING_NEW;
+		bool		lined = w->place.standing == STANDING_LINED;
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if (w->place.standing != STANDING_NEW || !(w->asked.trying || w->woken_at != 0))
+		if ((fresh || lined) && (w->asked.trying || (fresh && w->woken_at != 0)))
 		{
-			if (w->place.came_at <= key->clear_at)
-				return i;
-			if (w->place.standing != STANDING_NEW)
-				return LR_NONE;
+			if (early == LR_NONE && handover_may_be_early(h, key, w))
+				early = i;
 		}
-		else if (early == LR_NONE && handover_may_be_early(h, key, w))
-			early = i;
+		else if (w->place.came_at <= key->clear_at)
+			return i;
+		else if (!fresh)
+			return lined ? early : LR_NONE;
 	}
 	return early;
 }

@@ -176,6 +176,27 @@ ok($x->is_running, 'X waits for what the answer says');
 $proxy->let_go;
 in_order('behind', 'behind X', $x, $two);
 
+# Likewise one in line: C came after B had asked, and asks when B is answered.
+$one->query("SELECT redis_fair_lock('line')");
+wait_here($two, 'line');
+my $granted = $proxy->rule(on => 'reply', match => '3600000', action => 'hold');
+$near->value("SELECT redis_force_unlock('line')");
+$proxy->wait_for_rule($granted);
+wait_here($three, 'line');
+my $asked = $proxy->rule(on => 'reply', match => '3600000', action => 'hold');
+$proxy->release;
+is($two->wait($soon)->error, undef, 'the first in line has it');
+$proxy->wait_for_rule($asked);
+$owner = $redis->owner_of('line');
+$two->query_is("SELECT redis_unlock('line')", 't');
+is($redis->owner_of('line'), $owner, 'the lock is kept for the second, which asks');
+$proxy->let_go;
+is($three->wait($soon)->error, undef, 'and which has it');
+is($redis->owner_of('line'), $owner, 'the same lock');
+$three->query_is("SELECT redis_unlock('line')", 't');
+is($redis->cmd('EXISTS', 'line'), 0, 'and gives it back');
+$one->query('SELECT redis_unlock_all()');
+
 #
 # C wants another lease, so it cannot be passed the lock, and B behind it needs a place.
 #

@@ -417,7 +417,7 @@ check_beside(const DueItem *item, const LrHold *before)
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (i != item->op.hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
 			lt_holds[i].state == HOLD_ORPHAN && lt_holds[i].claim.owner == before[i].claim.owner &&
-			lt_holds[i].lasts > Max(before[i].lasts, ends_at))
+			lt_holds[i].lasts > Max(before[i].lasts, server_clock()))
 			sim_fail("left behind", "%s is to be given back for another %.3f ms, as something that was over is gone",
 					 lt_keys[key].name, (lt_holds[i].lasts - server_clock()) / 1000.0);
 }
