@@ -15,6 +15,8 @@ my $node = LockRedis::Node->create(
 	'main',
 	redis => $table,
 	settings => {
+		# Its workers would die as ours do, of a database that is damaged.
+		autovacuum => 'off',
 		wal_level => 'replica',
 		max_wal_senders => 4,
 		hot_standby => 'on',
