@@ -42,12 +42,11 @@ type Latch struct {
 }
 
 func (r *Round) initLatches() error {
+	r.latches = make([]*Latch, len(r.keys))
 	for i := range r.keys {
-		l, err := r.newLatch(i)
-		if err != nil {
+		if err := patiently(func() error { return r.setLatch(i) }); err != nil {
 			return err
 		}
-		r.latches = append(r.latches, l)
 	}
 	return nil
 }
@@ -92,15 +91,18 @@ func (r *Round) counted(l *Latch, unsure bool) {
 	if unsure {
 		r.deleteLatch(l)
 	}
-	for tries := 0; tries < patientTries; tries++ {
-		if next, err := r.newLatch(l.place); err == nil {
-			r.mu.Lock()
-			r.latches[l.place] = next
-			r.mu.Unlock()
-			return
-		}
-		sleepMillis(200)
+	_ = patiently(func() error { return r.setLatch(l.place) })
+}
+
+// setLatch: a new one is used at that place from now on.
+func (r *Round) setLatch(place int) error {
+	next, err := r.newLatch(place)
+	if err == nil {
+		r.mu.Lock()
+		r.latches[place] = next
+		r.mu.Unlock()
 	}
+	return err
 }
 
 func (r *Round) deleteLatch(l *Latch) {

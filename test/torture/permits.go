@@ -47,8 +47,8 @@ func choosePermit(s *Session, at slot, a *want) {
 
 func (r *Round) initPermits() error {
 	for _, key := range r.keys {
-		if _, err := r.env.primary().query(fmt.Sprintf("SELECT redis_permit_set('%s', %d)",
-			key, permits)); err != nil {
+		sql := fmt.Sprintf("SELECT redis_permit_set('%s', %d)", key, permits)
+		if err := patiently(func() error { _, err := r.env.primary().query(sql); return err }); err != nil {
 			return err
 		}
 	}

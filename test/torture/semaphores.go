@@ -51,8 +51,10 @@ func (r *Round) initSemaphores() error {
 }
 
 func (r *Round) initSemaphore(key string) error {
-	_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_semaphore_init('%s', %d)", key, permits))
-	return err
+	return patiently(func() error {
+		_, err := r.env.primary().query(fmt.Sprintf("SELECT redis_semaphore_init('%s', %d)", key, permits))
+		return err
+	})
 }
 
 // semaphore is one of those that are in use.
@@ -72,9 +74,7 @@ func (r *Round) stray(used *Semaphore) {
 		return
 	}
 	next := &Semaphore{key: fmt.Sprintf("%s+%d", r.keys[0], atomic.AddInt64(&r.writerSeed, 1))}
-	for tries := 0; tries < patientTries && r.initSemaphore(next.key) != nil; tries++ {
-		sleepMillis(200)
-	}
+	_ = r.initSemaphore(next.key)
 	r.mu.Lock()
 	r.semaphores = append(r.semaphores, next)
 	r.mu.Unlock()

@@ -71,6 +71,17 @@ const hangLimit = 60 * time.Second
 // its power may be away for long.
 const patientTries = 300
 
+// patiently tries so often.
+func patiently(try func() error) (err error) {
+	for tries := 0; tries < patientTries; tries++ {
+		if err = try(); err == nil {
+			return nil
+		}
+		sleepMillis(200)
+	}
+	return err
+}
+
 func newSession(w *Round, name string, node *Postgres, seed int64) *Session {
 	return &Session{name: name, node: node, w: w,
 		rng: rand.New(rand.NewSource(seed)), holds: map[slot]*hold{}, writers: Writers{}}
