@@ -74,8 +74,7 @@ handover_had_turns(const LrHold *h, const LrKey *key)
 }
 
 /*
- * handover_may_be_early --- may a session be handed the lock while it asks for the first
- * time?
+ * handover_may_be_early --- may a session be handed the lock while it asks?
  *
  * Only if its answer can say that it came before all that wait elsewhere: its request
  * names this lock.  Or that is known already; but after max_handoffs it has a place then,
@@ -92,11 +91,12 @@ handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
 /*
  * handover_next --- the session that may be handed the lock; LR_NONE: none
  *
- * In the order of the store: the first, if it came before all that wait elsewhere.  If it
- * asks for its first place, or in line, the next one that does not goes first; so it does if
- * this one was handed the lock before and has not run since.  If there is none but those that
- * ask, the first of them is handed the lock while it asks, unless one that was answered may be
- * behind somebody elsewhere.  Else the store has to grant the lock: it knows the order.
+ * In the order of the list: the first that came before all that wait elsewhere.  One that asks
+ * for the first time (nobody has told it yet who has the key) is passed, as its call overlaps
+ * those of all others; so is one that was handed the lock before and has not run since.  Else
+ * the first of those that ask, whose answer will tell, up to the first in line that does not
+ * ask; none if one that was answered stands before that.  Then the store has to grant the
+ * lock: it knows the order.
  */
 static LrIndex
 handover_next(LrIndex hold)
@@ -112,12 +112,13 @@ handover_next(LrIndex hold)
 	for (LrIndex i = key->places.list.head; i != LR_NONE; i = lt_wait_of(i)->next)
 	{
 		const LrWait *w = lt_wait_of(i);
-		bool		fresh = w->place.standing == STANDING_NEW;
 		bool		lined = w->place.standing == STANDING_LINED;
+		bool		fresh = w->place.standing == STANDING_NEW;
 
 		if (w->terms.kind != h->kind)
 			continue;
-		if ((fresh || lined) && (w->asked.trying || (fresh && w->woken_at != 0)))
+		if (w->asked.trying ? fresh || (lined && w->blocker[0] == '\0') :
+			fresh && w->woken_at != 0)
 		{
 			if (early == LR_NONE && handover_may_be_early(h, key, w))
 				early = i;
@@ -193,8 +194,7 @@ handover_is_alone(LrIndex hold, int64 now)
  * lt_hand_over --- hand over a lock that its session no longer needs
  *
  * False: it has to be released in the store, as also if the head of the queue asks the
- * store just then.  In the order of the store, a session that asks for the first time is
- * passed over for one that was answered, or is handed the lock early (handover_may_be_early).
+ * store just then.  In the order of the store: see handover_next.
  */
 bool
 lt_hand_over(LrIndex hold)

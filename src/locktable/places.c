@@ -17,9 +17,9 @@
  * it, and behind all that had come here when it asked (LrKey.clear_at).  That stays
  * true whoever has the lock later.  The lock is handed to them in the order of the list
  * (handover.c).  If it is not, those without a place are in line: each asks after the
- * one before it.  The first asks when the release begins, not when it has run.  So it
- * is notified of the end of the release, whoever sends that, and is before those that
- * come meanwhile.
+ * one before it was answered, or was handed the lock while it asked.  The first asks when
+ * the release begins, not when it has run.  So it is notified of the end of the release,
+ * whoever sends that, and is before those that come meanwhile.
  *
  *	 A has the lock.  B, C ask: nobody elsewhere waits.  X comes elsewhere, and has a place
  *	 D asks: X waits; D has a place behind it

@@ -331,8 +331,7 @@ lt_begin_pause(LrIndex hold, const StoreOp *release)
  * excludes this server only, so there the queue of the key is the order of all.  When
  * another store comes into use, all that wait for the key move from the list to the
  * queue, or back, before any session queues or takes its turn there.  Back in the list
- * they are in line: each asks for its place after the one before it was answered, or
- * was waited for as long as one that ignores a wake-up.
+ * they are in line (places.c), in which one that ignores a wake-up is passed over.
  *
  *	 A, B, C queue for the key in the table; Redis is back: the list is A, B, C
  *	 B asks, and is first; C comes second, A third, though it had come before them

@@ -197,6 +197,17 @@ $three->query_is("SELECT redis_unlock('line')", 't');
 is($redis->cmd('EXISTS', 'line'), 0, 'and gives it back');
 $one->query('SELECT redis_unlock_all()');
 
+# C, which came after B was answered, does not pass B, which asks in line, when the lock fits again.
+$one->query("SELECT redis_fair_lock('again')");
+wait_here($_, 'again') foreach $two, $three;
+$asked = $proxy->rule(match => 'redisson_lock_queue:{again}', action => 'hold');
+$one->query("BEGIN; SELECT redis_fair_xact_lock('again', '2h')");
+$proxy->wait_for_rule($asked);
+$one->query('COMMIT');
+$one->query_is("SELECT redis_unlock('again')", 't');
+$proxy->let_go;
+in_order('again', 'terms that fit again', $two, $three);
+
 #
 # C wants another lease, so it cannot be passed the lock, and B behind it needs a place.
 #
