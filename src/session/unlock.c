@@ -94,6 +94,8 @@ unlock_lower_count(const HeldEntry *entry, const HoldView *view, int n)
  * The transaction may have relied on the session's part, whose guard ends here, so we
  * ask the store whether the lock is still there.  We cannot leave that to the
  * transaction's part: it may be rolled back to a savepoint, or its guard may be off.
+ * Until the store has answered, the session has its part: a call that is canceled, and
+ * rolled back to a savepoint, has released nothing.
  *
  * For several keys, only one warning says that the store did not answer; *warned says
  * whether there was one.
@@ -101,28 +103,25 @@ unlock_lower_count(const HeldEntry *entry, const HoldView *view, int n)
 static bool
 unlock_leave_to_xact(const LrName *name, HeldEntry *entry, HoldView *view, bool *warned)
 {
-	HoldView	before = *view;
 	StoreOp		op;
 
-	unlock_lower_count(entry, view, view->scope[SCOPE_SESSION].count);
-	if (before.scope[SCOPE_SESSION].guard == GUARD_OFF)
-		return true;
-	ask_prepare_held(&op, STORE_RENEW, &entry->key, &before);
-	op.hold = entry->hold;
-	op.lease_ms = 1;			/* changes nothing */
-	if (!ask_held(entry->hold, &op))
+	if (view->scope[SCOPE_SESSION].guard != GUARD_OFF)
 	{
+		ask_prepare_held(&op, STORE_RENEW, &entry->key, view);
+		op.hold = entry->hold;
+		op.lease_ms = 1;		/* changes nothing */
+		(void) ask_held(entry->hold, &op);
+		lt_look(entry->hold, view);
+		if (view->state == HOLD_LOST)
+			return unlock_lost(name, entry, view);
 		if (op.outcome != STORE_OK && !*warned)
 		{
 			*warned = true;
 			ask_report_failure(WARNING, op.outcome);
 		}
-		return true;
 	}
-	lt_look(entry->hold, view);
-	view->guard = before.guard;
-	view->scope[SCOPE_SESSION] = before.scope[SCOPE_SESSION];
-	return unlock_lost(name, entry, view);
+	unlock_lower_count(entry, view, view->scope[SCOPE_SESSION].count);
+	return true;
 }
 
 /*

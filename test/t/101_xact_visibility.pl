@@ -18,8 +18,7 @@ my ($node, $redis, $one, $two, $three) = servers(
 		'lockredis.lease' => limit(6) . 's'
 	});
 
-run($one,
-	q{CREATE TABLE counter (n int);
+run($one, q{CREATE TABLE counter (n int);
 	  INSERT INTO counter VALUES (0);
 	  CREATE TABLE ledger (n int)});
 
@@ -32,8 +31,7 @@ run($one,
 # 1, writes.  Right: two reads 1.  A lost update: it reads 0.
 sub two_reads ($name, $lock, $read = undef)
 {
-	run($one,
-		q{UPDATE counter SET n = 0; TRUNCATE ledger; BEGIN;
+	run($one, q{UPDATE counter SET n = 0; TRUNCATE ledger; BEGIN;
 		  SELECT redis_xact_lock('case'); SELECT n FROM counter;
 		  UPDATE counter SET n = 1; INSERT INTO ledger VALUES (1)});
 	$two->start($lock);
@@ -152,16 +150,14 @@ sub renewals ($key)
 
 	run($one, 'TRUNCATE ledger');
 	receiver('STOP');
-	run($one,
-		"BEGIN; SELECT redis_xact_lock('sync');
+	run($one, "BEGIN; SELECT redis_xact_lock('sync');
 		 INSERT INTO ledger VALUES (1)");
 	$one->start('COMMIT');
 	$node->wait_for_event($one, 'SyncRep');
 	$reader->start("SELECT redis_lock('sync')");
 	$standby->wait_for_waiters('sync', 1);
 	my $renewals = renewals('sync');
-	poll_until('a lease and more to have passed',
-		sub { renewals('sync') >= $renewals + 4 });
+	poll_until('a lease and more to have passed', sub { renewals('sync') >= $renewals + 4 });
 	ok($one->is_running && $reader->is_running,
 		'commit and the next holder wait for the standby');
 	is($redis->cmd('EXISTS', 'sync'), 1, 'the lock is held as long');
@@ -171,8 +167,7 @@ sub renewals ($key)
 
 	receiver('CONT');
 	is($reader->wait->error, undef, 'a session of the standby gets the lock');
-	$reader->query_is('SELECT count(*) FROM ledger',
-		1, 'and sees the row there');
+	$reader->query_is('SELECT count(*) FROM ledger', 1, 'and sees the row there');
 	is($one->wait->error, undef, 'the commit has returned');
 	$reader->query_is("SELECT redis_unlock('sync')", 't', 'given back');
 	$reader->quit;

@@ -16,23 +16,20 @@ start_servers();
 subtest 'session-level first' => sub {
 	run($one, "SELECT redis_lock('both'); SELECT redis_lock('both')");
 	run($one, 'BEGIN');
-	costs($one, "SELECT redis_xact_lock('both')", '', 0,
-		'a transaction-level one beside them');
+	costs($one, "SELECT redis_xact_lock('both')", '', 0, 'a transaction-level one beside them');
 	is(count_in_redis('both'), 1, 'adds nothing in Redis');
 	is(rows_of('both'), 'session 2, transaction 1', 'two rows in the view');
 	$one->query_is("SELECT redis_hold_count('both')", 3, 'counts one more');
 	costs($one, 'COMMIT', '', 0, 'its end');
 	is(count_in_redis('both'), 1, 'takes nothing away');
 	$one->query_is("SELECT redis_hold_count('both')", 2, 'two are left');
-	$one->query_is("SELECT redis_unlock('both'), redis_unlock('both')",
-		't|t', 'and given back');
+	$one->query_is("SELECT redis_unlock('both'), redis_unlock('both')", 't|t', 'and given back');
 	is_free('both', 'free');
 };
 
 subtest 'transaction-level first' => sub {
 	run($one, "BEGIN; SELECT redis_xact_lock('both')");
-	costs($one, "SELECT redis_lock('both')", '', 0,
-		'the first session-level one on top');
+	costs($one, "SELECT redis_lock('both')", '', 0, 'the first session-level one on top');
 	is(count_in_redis('both'), 1, 'Redis shows 1');
 	$one->query_is("SELECT redis_hold_count('both')", 2, 'two holds');
 	costs($one, "SELECT redis_lock('both')", '', 0, 'the second one');
@@ -45,8 +42,7 @@ subtest 'transaction-level first' => sub {
 	is(rows_of('both'), 'transaction 1', 'alone');
 	$one->query_warns("SELECT redis_unlock('both')",
 		'f', '01000', qr/don't own/, 'redis_unlock does not touch that');
-	costs($one, 'SELECT redis_unlock_all()', 0, 0,
-		'redis_unlock_all neither');
+	costs($one, 'SELECT redis_unlock_all()', 0, 0, 'redis_unlock_all neither');
 	is(count_in_redis('both'), 1, 'still held');
 	$two->query_is("SELECT redis_try_lock('both')", 'f', 'from others');
 	costs($one, 'COMMIT', '', 1, 'the end of the transaction does');
@@ -79,8 +75,7 @@ subtest 'leases' => sub {
 		'again in the transaction, shorter');
 	costs($one, "SELECT redis_xact_lock('both', '1 h')", '', 1, 'and longer');
 	cmp_ok($redis->cmd('PTTL', 'both'), '>', 300_000, 'the lease grew again');
-	costs($one, "SELECT redis_unlock('both'), redis_unlock('both')",
-		't|t', 1, 'unlocked');
+	costs($one, "SELECT redis_unlock('both'), redis_unlock('both')", 't|t', 1, 'unlocked');
 	$one->query_is('COMMIT', '', 'committed');
 	is_free('both', 'free');
 };
@@ -155,6 +150,18 @@ is($node->count_locks, 0, 'nor in the lock table');
 
 {
 	my $victim = $node->session;
+
+	# The session's part of a lock whose release is canceled is still there.
+	run($victim, "SELECT redis_lock('victim'); BEGIN; SELECT redis_xact_lock('victim'); SAVEPOINT s");
+	my $asked = $proxy->rule(on => 'reply', match => 'victim', action => 'hold');
+	$victim->start("SELECT redis_unlock('victim')");
+	$proxy->wait_for_rule($asked);
+	$victim->cancel;
+	$victim->wait->fails('57014', qr/cancel/, 'a canceled release');
+	$proxy->let_go;
+	run($victim, 'ROLLBACK TO s; COMMIT');
+	$victim->query_is("SELECT redis_hold_count('victim')", 1, 'the session has it still');
+	$victim->query_is("SELECT redis_unlock('victim')", 't', 'and gives it back');
 	run($victim, "BEGIN; SELECT redis_xact_lock('victim')");
 	$victim->start('SELECT pg_sleep(600)');
 	$node->wait_for_event($victim, 'PgSleep');
