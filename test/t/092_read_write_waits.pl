@@ -78,8 +78,7 @@ $reader->query_is("SELECT redis_read_unlock('b')", 't');
 $one->query_is("SELECT redis_read_unlock('b')", 't');
 is($writer->wait($soon)->error, undef, 'and waits on');
 $writer->query_is("SELECT redis_write_unlock('b')", 't');
-$writer->query_fails("SET lockredis.wait_lease = '999ms'", '22023', qr/wait_lease/,
-	'too short');
+$writer->query_fails("SET lockredis.wait_lease = '999ms'", '22023', qr/wait_lease/, 'too short');
 
 # An answer is lost: what was taken, or announced, is given back.
 foreach my $kind ('read', 'write')
@@ -88,8 +87,7 @@ foreach my $kind ('read', 'write')
 
 	$one->query_fails("SELECT redis_try_${kind}_lock('lost $kind')", '58030', qr/./,
 		"$kind: no answer");
-	poll_until("$kind: all is given back",
-		sub { !grep { /lost $kind/ } $redis->all_keys });
+	poll_until("$kind: all is given back", sub { !grep { /lost $kind/ } $redis->all_keys });
 	$proxy->clear;
 	$one->query_is("SELECT redis_try_${kind}_lock('lost $kind')", 't', "$kind: free");
 	$one->query_is("SELECT redis_${kind}_unlock('lost $kind')", 't');
@@ -134,6 +132,15 @@ foreach my $key (@keys)
 		sub { $redis->cmd('PTTL', $key) > 1_800_000 }, 60);
 	cmp_ok($redis->cmd('PTTL', $key), '<=', 3_600_000, 'and no more');
 }
+# Somebody reads for longer than a number can say.  The second look is after the first answer.
+$near->log_since_here;
+foreach my $look (1, 2)
+{
+	$redis->cmd('PEXPIRE', $keys[0], 9_223_372_036_854_775);
+	$redis->cmd('PEXPIRE', $keys[1], 300_000);
+	poll_until("look $look", sub { $redis->cmd('PTTL', $keys[1]) > 1_800_000 }, 60);
+}
+ok(!$near->logged(qr/makes no sense/), 'a time to live that is too long is an answer');
 $one->query_is("SELECT redis_is_held('shortened'), redis_read_unlock('shortened')", 't|t', 'it is held');
 
 # What gives back needs no memory.

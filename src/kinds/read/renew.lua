@@ -31,13 +31,12 @@ local function renew(lock, timeout, owner, lease)
     call('PEXPIRE', timeout, left)
   end
   local ttl = call('PTTL', lock)
-  if ttl == -1 then
-    return 9007199254740991
-  end
-  if ttl < left then
+  if ttl ~= -1 and ttl < left then
     call('PEXPIRE', lock, left)
   end
-  return math.max(ttl, 1)
+  -- A larger number would be none to the server.
+  local most = 9007199254740991
+  return ttl == -1 and most or math.min(math.max(ttl, 1), most)
 end
 
 return each(renew, 2, 2, 0)
