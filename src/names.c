@@ -135,17 +135,7 @@ lr_name_from_text(const text *key, LrName *out)
 	char	   *end = out->data;
 	int			len;
 
-	if (lr_key_prefix[0] != '\0')
-	{
-		part = lr_to_utf8(lr_key_prefix, strlen(lr_key_prefix), &len);
-		if (len > LR_PREFIX_MAX)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("\"%s\" is longer than %d bytes in UTF-8",
-							"lockredis.key_prefix", LR_PREFIX_MAX)));
-		end = put(end, part, len);
-	}
-
+	end = put(end, lr_key_prefix, strlen(lr_key_prefix));
 	part = lr_to_utf8(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key), &len);
 	if (len == 0)
 		ereport(ERROR,

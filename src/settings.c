@@ -17,6 +17,7 @@
 
 #include "access/parallel.h"
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 
@@ -237,11 +238,20 @@ check_sentinel_user(char **newval, void **extra, GucSource source)
 	return check_length(*newval, LR_USER_MAX - 1);
 }
 
-/* lr_name_from_text() checks the length in UTF-8. */
+/*
+ * check_key_prefix --- it is in UTF-8, whatever the encoding of the database
+ *
+ * Or it would be another one in each encoding, and so would the keys.
+ */
 static bool
 check_key_prefix(char **newval, void **extra, GucSource source)
 {
-	return check_length(*newval, LR_PREFIX_MAX);
+	if (!check_length(*newval, LR_PREFIX_MAX))
+		return false;
+	if (pg_verify_mbstr(PG_UTF8, *newval, strlen(*newval), true))
+		return true;
+	GUC_check_errdetail("It is not valid UTF-8.");
+	return false;
 }
 
 /* A server that started with such settings would refuse every lock. */

@@ -306,6 +306,12 @@ sub wait_for_listener ($key)
 		'22023', qr/256 bytes/, '256 bytes of UTF-8, though 128 of LATIN1');
 	$latin1->query_is('SELECT redis_unlock_all()', '1', 'given back');
 
+	# The prefix is the same in all of them, or refused.
+	my $set = "SET lockredis.key_prefix = '\xc3\xa9'";
+	$one->query_is($set, '', 'a prefix in UTF-8');
+	$latin1->query_fails($set, '22023', qr/key_prefix.*UTF-8/s, 'its bytes in LATIN1 are no UTF-8');
+	$one->query('RESET lockredis.key_prefix');
+
 	# A key that LATIN1 lacks.
 	$one->query("SELECT redis_lock('euro \xe2\x82\xac')");
 	$latin1->query_is('SELECT key FROM redis_locks',
