@@ -153,19 +153,24 @@ unreturned_portal_ends(void *arg)
 
 /*
  * unreturned_room --- a spare record of the active portal
+ *
+ * If its rows go to a function, the record may be of the portal that runs that: there it would
+ * be bound in the end.  So a loop in a procedure does not make one for each of its rounds.
  */
 static Unreturned *
 unreturned_room(void)
 {
+	bool		inner = portal_feeds_function(ActivePortal);
 	Unreturned *u;
 	dlist_iter	at;
 
 	dlist_foreach(at, &spare)
 	{
 		u = dlist_container(Unreturned, link, at.cur);
-		if (u->portal != ActivePortal)
+		if (u->portal != ActivePortal &&
+			!(inner && u->portal != NULL && u->portal->status == PORTAL_ACTIVE))
 			continue;
-		u->to_function = portal_feeds_function(ActivePortal);
+		u->to_function = portal_feeds_function(u->portal);
 		return u;
 	}
 	u = MemoryContextAllocZero(TopMemoryContext, sizeof(Unreturned));

@@ -32,6 +32,17 @@ sub rows { return $node->value(q{SELECT count(*) FROM redis_locks}); }
 # then: the row stays until that is counted.
 sub all_counted { return poll_until('all to be counted', sub { rows() == 0 }); }
 
+# What a loop takes and its function returns leaves no record for each round.
+my $memory = q{(SELECT total_bytes FROM pg_backend_memory_contexts WHERE name = 'TopMemoryContext')};
+$one->query_is(qq{DO \$\$ DECLARE ok bool; before bigint; BEGIN
+	PERFORM redis_semaphore_init('loop', 1);
+	FOR i IN 1 .. 300 LOOP
+		FOR ok IN SELECT redis_try_semaphore_acquire('loop') LOOP END LOOP;
+		PERFORM redis_semaphore_release('loop');
+		before := COALESCE(before, $memory);
+	END LOOP;
+	ASSERT $memory < before + 16384; END \$\$}, '', 'a loop over what is taken');
+
 #
 # A semaphore
 #
