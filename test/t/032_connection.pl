@@ -144,8 +144,7 @@ foreach my $case (@malformed)
 {
 	my ($url, $detail) = @$case;
 
-	$one->query_fails(alter($url), '22023', qr/DETAIL:  .*$detail/,
-		'malformed: ' . shown($url));
+	$one->query_fails(alter($url), '22023', qr/DETAIL:  .*$detail/, 'malformed: ' . shown($url));
 }
 $one->query_is(alter($_), '', 'valid: ' . shown($_)) foreach @valid;
 $one->query_warns(alter('redis://:p%40ss@h'),
@@ -196,8 +195,7 @@ $_->value("SELECT redis_is_locked('one')") foreach @ten;
 $redis->foreign_lock('foreign', ms => 60_000);
 $_->start("SELECT redis_lock('foreign')") foreach @ten;
 $node->wait_for_waiters('foreign', 10);
-poll_until('the subscription',
-	sub { $redis->subscribers($redis->channel('foreign')) });
+poll_until('the subscription', sub { $redis->subscribers($redis->channel('foreign')) });
 my $watchdog = $node->watchdog_pid;
 is_deeply(
 	[ map { $_->{name} } our_clients($redis) ],
@@ -210,8 +208,7 @@ $_->cancel foreach @ten;
 $_->wait foreach @ten;
 $redis->cmd('DEL', 'foreign');
 $_->quit foreach splice @ten, 1;
-poll_until('their connections to be closed',
-	sub { scalar(our_clients($redis)) <= 5 });
+poll_until('their connections to be closed', sub { scalar(our_clients($redis)) <= 5 });
 
 # Found dead, again and again: made again, and nothing is lost on the way.
 my $before = descriptors($one, $two, $ten[0], $node);
@@ -231,8 +228,7 @@ $ten[0]->quit;
 # in vain is missed by nobody.
 $redis->foreign_lock('foreign', ms => 60_000);
 $two->start("SELECT redis_lock('foreign')");
-poll_until('the subscription',
-	sub { $redis->subscribers($redis->channel('foreign')) });
+poll_until('the subscription', sub { $redis->subscribers($redis->channel('foreign')) });
 $redis->foreign_unlock('foreign');
 $two->wait;
 $two->value("SELECT redis_unlock('foreign')");
@@ -270,8 +266,7 @@ $node->set('lockredis.url' => $other->url);
 poll_until('the losses to be seen', sub { $node->count_locks('lost_at IS NOT NULL') == 2 });
 $two->query_fails("SELECT redis_assert_held('two')",
 	'55000', qr/taken by newcomer:1/, 'taken at the new place');
-$two->query_warns("SELECT redis_unlock('two')",
-	'f', '01000', qr/was lost/, 'acknowledged');
+$two->query_warns("SELECT redis_unlock('two')", 'f', '01000', qr/was lost/, 'acknowledged');
 $one->query_warns("SELECT redis_unlock('one')",
 	'f', '01000', qr/was lost.*was changed/s,
 	'not there at the new place: lost, though its lease was given');
@@ -283,8 +278,7 @@ is($node->lock_status('address'), '127.0.0.1:' . $other->port, 'known to the vie
 $waiter->wait->fails('58030', qr/has been changed/,
 	'who was waiting is told to start again');
 $_->value("SELECT redis_is_locked('k')") foreach $one, $two, $waiter;
-poll_until('nobody to be connected to the old place any more',
-	sub { !our_clients($redis) });
+poll_until('nobody to be connected to the old place any more', sub { !our_clients($redis) });
 $waiter->quit;
 $one->query_is("SELECT redis_unlock('one')", 't', 'given back');
 $other->cmd('DEL', 'two');
@@ -369,13 +363,11 @@ until ($full || @fillers == 100)
 }
 ok($full, 'the queue is full');
 my $result = $late->query("SELECT redis_try_lock('k')");
-$result->fails('58000', qr/Could not connect to the node in time/,
-	'a unix socket without room');
+$result->fails('58000', qr/Could not connect to the node in time/, 'a unix socket without room');
 cmp_ok($result->ms, '<', $in_time_ms, 'within the budget');
 $narrow->thaw;
 kill 'CONT', $watchdog;
-poll_until('room in the queue',
-	sub { $late->query("SELECT redis_try_lock('k')")->out eq 't' });
+poll_until('room in the queue', sub { $late->query("SELECT redis_try_lock('k')")->out eq 't' });
 $late->quit;
 $_->close foreach @fillers;
 $narrow->stop;

@@ -21,8 +21,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 		costs($one, "SELECT redis_xact_lock('k')", '', 1, 'taking it');
 		is(count_in_redis('k'), 1, 'Redis has it, once');
 		is(rows_of('k'), 'transaction 1', 'the view shows its scope');
-		$one->query_is("SELECT redis_is_held('k'), redis_hold_count('k')",
-			't|1', 'held once');
+		$one->query_is("SELECT redis_is_held('k'), redis_hold_count('k')", 't|1', 'held once');
 		costs(
 			$one,
 			q{SELECT redis_xact_lock('k');
@@ -35,8 +34,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 			'f|f', 'others do not get it');
 		costs($one, $end, '', 1, 'giving it back');
 		is_free('k', 'it is free');
-		$one->query_is("SELECT redis_is_held('k'), redis_hold_count('k')",
-			'f|0', 'not held');
+		$one->query_is("SELECT redis_is_held('k'), redis_hold_count('k')", 'f|0', 'not held');
 		return unless $end =~ /CHAIN/;
 
 		# The next transaction has begun, and has nothing of the one before.
@@ -52,8 +50,7 @@ foreach my $end ('COMMIT', 'ROLLBACK', 'COMMIT AND CHAIN', 'ROLLBACK AND CHAIN')
 $one->query_is("SELECT redis_is_locked('m')", 'f', 'it is connected');
 my @lines = $redis->session_commands(
 	sub {
-		run($one,
-			"BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('m');
+		run($one, "BEGIN; INSERT INTO t VALUES (1); SELECT redis_xact_lock('m');
 			 COMMIT");
 	});
 is_deeply(
@@ -62,8 +59,7 @@ is_deeply(
 	'a transaction with one lock sends two commands')
   || diag @lines;
 
-costs($one, "SELECT redis_xact_lock('single')", '', 2,
-	'a single statement is a transaction');
+costs($one, "SELECT redis_xact_lock('single')", '', 2, 'a single statement is a transaction');
 is_free('single', 'which ends with it');
 costs(
 	$one,

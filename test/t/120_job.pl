@@ -53,8 +53,7 @@ SQL
 	$one->cancel;
 	$one->wait->fails('57014', qr/user request/, 'the first is cancelled');
 	is($two->wait->out, 't', 'the second one runs');
-	is($node->value('SELECT visible FROM watch'),
-		1, 'on a snapshot taken after the lock');
+	is($node->value('SELECT visible FROM watch'), 1, 'on a snapshot taken after the lock');
 	is(done(), 'meanwhile', 'the first one was rolled back');
 
 	# The lock goes after the commit, which goes on until somebody waits: whoever gets
@@ -119,8 +118,7 @@ SQL
 
 	# Somebody elsewhere has it.
 	$redis->foreign_lock('elsewhere');
-	$one->query_is("CALL redis_with_lock('elsewhere', 'SELECT 1')",
-		'f', 'held elsewhere');
+	$one->query_is("CALL redis_with_lock('elsewhere', 'SELECT 1')", 'f', 'held elsewhere');
 	$redis->cmd('DEL', 'elsewhere');
 
 	$two->query_is("SELECT redis_unlock('busy')", 't', 'given back');
@@ -215,8 +213,7 @@ BEGIN
 END $$;
 SQL
 	$one->query_is('CALL outer_job()', '', 'a procedure in a procedure');
-	is(done(), 'before inner',
-		'its lock commits what was before, and nothing of what comes after');
+	is(done(), 'before inner', 'its lock commits what was before, and nothing of what comes after');
 
 	# Where the transaction cannot be ended, nothing is taken.
 	my $calls = $redis->script_calls;
@@ -230,8 +227,7 @@ SQL
 	{
 		my $result = $one->query($sql);
 
-		$result->fails('2D000',
-			qr/redis_with_lock cannot run inside a transaction block/, $sql);
+		$result->fails('2D000', qr/redis_with_lock cannot run inside a transaction block/, $sql);
 		like($result->hint, qr/redis_xact_lock/, 'with a hint');
 		$one->query('ROLLBACK');
 	}

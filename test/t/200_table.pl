@@ -56,8 +56,7 @@ sub row ($key, $columns)
 	$one->query_is("SELECT redis_unlock('session')", 't', 'given back');
 	$away->query_is("SELECT redis_try_lock('session')", 't', 'now free');
 	$away->quit;
-	poll_until('the locks of a session that ended to go',
-		sub { !$table->all_keys });
+	poll_until('the locks of a session that ended to go', sub { !$table->all_keys });
 }
 
 # A job's key stays locked for a time, in a row of no instance.

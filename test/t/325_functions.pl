@@ -104,8 +104,7 @@ foreach my $signature (sort grep { $judged{$_}{all} } keys %judged)
 	$told .= $bob->query(call_of($signature, $_))->{raw} =~ s/\Q$_\E//gr
 	  foreach $j->{call} =~ /%s/ ? @keys_here : @keys_here[ 0 .. 0 ];
 	$bob->query('SELECT redis_unlock_all()');
-	is(differing($before, state_of(@keys_here)),
-		'', "$signature: changes no value of others");
+	is(differing($before, state_of(@keys_here)), '', "$signature: changes no value of others");
 	unlike($told, qr/guess|47119|credential/, "$signature: shows none");
 	make_values() if $j->{takes};
 }

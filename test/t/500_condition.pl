@@ -191,8 +191,7 @@ $one->query_is("SELECT redis_condition_notify('h', repeat('x', 255)), redis_unlo
 # A transaction that has written is told that others see nothing of that yet.
 $one->query("CREATE TABLE written (x int)");
 $one->query("SELECT redis_lock('h'); BEGIN; INSERT INTO written VALUES (1)");
-$one->query_warns("SELECT redis_condition_wait('h', '1ms')", 'f', '01000', qr/commit/i,
-	'written');
+$one->query_warns("SELECT redis_condition_wait('h', '1ms')", 'f', '01000', qr/commit/i, 'written');
 $one->query("COMMIT");
 $one->query_is("SELECT redis_unlock('h')", 't');
 
