@@ -241,7 +241,7 @@ check_sentinel_user(char **newval, void **extra, GucSource source)
 /*
  * check_key_prefix --- it is in UTF-8, whatever the encoding of the database
  *
- * Or it would be another one in each encoding, and so would the keys.
+ * If each database read its bytes in its own encoding, one setting would mean different keys.
  */
 static bool
 check_key_prefix(char **newval, void **extra, GucSource source)

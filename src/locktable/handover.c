@@ -91,12 +91,13 @@ handover_may_be_early(const LrHold *h, const LrKey *key, const LrWait *w)
 /*
  * handover_next --- the session that may be handed the lock; LR_NONE: none
  *
- * In the order of the list: the first that came before all that wait elsewhere.  One that asks
- * for the first time (nobody has told it yet who has the key) is passed, as its call overlaps
- * those of all others; so is one that was handed the lock before and has not run since.  Else
- * the first of those that ask, whose answer will tell, up to the first in line that does not
- * ask; none if one that was answered stands before that.  Then the store has to grant the
- * lock: it knows the order.
+ * In the order of the list: the first session that came before all that wait elsewhere.  One
+ * that asks for the first time (it does not know yet who has the key) is passed, as its call
+ * overlaps those of all others; so is one that was handed the lock before and has not run
+ * since.  If there is none, the lock goes to the first of those that ask, whose answer will
+ * say whether it came in time, but to none behind the first in line that does not ask.  If
+ * one that was answered stands before that, the store has to grant the lock: it knows the
+ * order.
  */
 static LrIndex
 handover_next(LrIndex hold)

@@ -77,7 +77,7 @@ $node->stop;
 my %invalid = (
 	'lockredis.mode' => 'redsi',
 	'lockredis.url' => 'http://127.0.0.1',
-	'lockredis.key_prefix' => "caf\xe9",
+	'lockredis.key_prefix' => 'x' x 65,
 	'lockredis.lease' => '1ms',
 	'lockredis.session_locks' => 'maybe');
 

@@ -71,7 +71,7 @@ const hangLimit = 60 * time.Second
 // its power may be away for long.
 const patientTries = 300
 
-// patiently tries so often.
+// patiently calls that until it succeeds, or has failed patientTries times.
 func patiently(try func() error) (err error) {
 	for tries := 0; tries < patientTries; tries++ {
 		if err = try(); err == nil {

@@ -34,7 +34,7 @@ local function renew(lock, timeout, owner, lease)
   if ttl ~= -1 and ttl < left then
     call('PEXPIRE', lock, left)
   end
-  -- A larger number would be none to the server.
+  -- The server does not accept a larger number as a reply.
   local most = 9007199254740991
   return ttl == -1 and most or math.min(math.max(ttl, 1), most)
 end

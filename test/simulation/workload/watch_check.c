@@ -410,9 +410,9 @@ static void
 check_beside(const DueItem *item, const LrHold *before)
 {
 	LrIndex		key = before[item->op.hold].key;
-	int64		ends_at = before[item->op.hold].lasts;
 
-	if (before[item->op.hold].state != HOLD_ORPHAN || ends_at > server_clock())
+	if (before[item->op.hold].state != HOLD_ORPHAN ||
+		before[item->op.hold].lasts > server_clock())
 		return;
 	for (LrIndex i = 0; i < lt_table->max_locks; i++)
 		if (i != item->op.hold && before[i].key == key && before[i].state == HOLD_ORPHAN &&
