@@ -39,12 +39,10 @@ $two->query_is("SELECT redis_unlock('smoke')", 't', 'given back again');
 
 # What a plain Redis client takes is respected, what it gives back is noticed.
 $redis->foreign_lock('smoke', ms => 60_000);
-$one->query_is("SELECT redis_try_lock('smoke')",
-	'f', 'a lock of somebody else is respected');
+$one->query_is("SELECT redis_try_lock('smoke')", 'f', 'a lock of somebody else is respected');
 $one->start("SELECT redis_lock('smoke')");
 poll_until('the subscription', sub { $redis->channels == 1 });
-is(($redis->channels)[0], 'redisson_lock__channel:{smoke}',
-	"Redisson's channel");
+is(($redis->channels)[0], 'redisson_lock__channel:{smoke}', "Redisson's channel");
 $redis->foreign_unlock('smoke');
 is($one->wait(15)->error, undef, 'woken by a message');
 
