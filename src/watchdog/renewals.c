@@ -104,21 +104,6 @@ lane_end_batch(Lane *lane)
 }
 
 /*
- * renewals_note_ended --- the connection may have ended behind the last reply of the batch
- *
- * Nothing else would notice that, and with Sentinels nobody may connect to the master
- * before the watchdog is connected again.  A node that ends each connection like that is
- * not asked all the time.
- */
-static void
-renewals_note_ended(Lane *r)
-{
-	if (!r->batch.store->connected(r->batch.handle))
-		r->health.next_probe = lr_earlier(r->health.next_probe,
-										  r->health.up_at + HEALTH_RETRY_MIN);
-}
-
-/*
  * renewals_complain --- log once that replicas do not confirm, and once that they do
  * again
  */
@@ -165,10 +150,7 @@ renewals_step_batch(Lane *r)
 	if (r->replicas > 0)
 		renewals_complain(r);
 	else
-	{
 		health_judge(&r->health, &r->batch);
-		renewals_note_ended(r);
-	}
 	replies_apply(&r->batch, r->replicas > 0 ? lr_now() + CONFIRM_RETRY :
 				  health_retry_at(&r->health));
 	lane_end_batch(r);
@@ -334,11 +316,13 @@ lanes_judge(Lane *r)
 }
 
 /*
- * lane_step --- go on with a batch; or notice at once that an idle connection has ended
+ * lane_step --- go on with a batch, or see whether the idle connection has ended
  *
  * That includes connections to other nodes than the handle is aimed at: an ended one
- * would wake us for ever.  A node that ends each connection once it has answered is not
- * asked without a pause.
+ * would wake us for ever.  A connection that ends, if only behind the last reply of a batch,
+ * is made again at once: until then the node's vote, or the master that the Sentinels name, is
+ * not used.  A node that ends each connection once it has answered is not asked without a
+ * pause.
  */
 static void
 lane_step(Lane *lane)
@@ -347,13 +331,12 @@ lane_step(Lane *lane)
 	bool		was_connected = b->store->connected(b->handle);
 
 	if (lane->under_way)
-	{
 		renewals_step_batch(lane);
-		return;
-	}
-	(void) b->store->step(b->handle, STORE_NOWAIT);
-	if (was_connected)
-		renewals_note_ended(lane);
+	else
+		(void) b->store->step(b->handle, STORE_NOWAIT);
+	if (was_connected && !b->store->connected(b->handle))
+		lane->health.next_probe = lr_earlier(lane->health.next_probe,
+											 lane->health.up_at + HEALTH_RETRY_MIN);
 }
 
 static bool

@@ -21,7 +21,7 @@ type control struct {
 
 // What is broken in a round of seconds shows itself only if enough runs in that time; where
 // it was not seen the round is done again, so often.
-const controlTries = 3
+const controlTries = 10
 
 // Each control that is not seen is a finding of the self-test.
 func selfTest(e *Environment, v *Verdict, small bool, tell func(string)) {

@@ -93,5 +93,6 @@ const Meeting sim_meetings[] = {
 	{"part_batch_start", "renewals_step", "lt_leave_until", NULL, MEET_NAMED},
 	{"lt_set_scope", NULL, "lt_lose", fault_terminate, MEET_NAMED},
 	{"request_ttl_ms", NULL, "lt_collect_due", NULL, MEET_NAMED},
+	{"lt_turn", NULL, NULL, NULL, MEET_NAMED},
 	{NULL}
 };

@@ -174,6 +174,7 @@ __wrap_lt_accept(LrIndex *hold)
 	bool		early = w->early;
 	uint64		place = w->asked.claim.owner;
 	StoreId		store = current_store();
+	int64		now = server_clock();
 	bool		accepted = __real_lt_accept(hold);
 
 	if (accepted && place != 0 && w->asked.disowned != place)
@@ -181,6 +182,9 @@ __wrap_lt_accept(LrIndex *hold)
 				 lt_key_of(*hold)->name);
 	if (accepted && store == current_store())
 		check_accepted(*hold);
+	if (accepted && lt_deadline(*hold) <= now)
+		sim_fail("held without a lock", "%s is accepted %.3f ms after the end of its lease",
+				 lt_key_of(*hold)->name, (now - lt_deadline(*hold)) / 1000.0);
 	if (accepted && early && lr_store_can(current_store(), STORE_HAS_ORDER))
 		check_handed(LrMyProcNumber);
 	return accepted;
