@@ -194,8 +194,7 @@ $bob->query_fails(
 	"SET lock_timeout = '200ms'; CREATE TRIGGER t BEFORE INSERT ON redis_fences FOR EACH ROW EXECUTE FUNCTION bob.trigger()",
 	'55P03', qr/lock timeout/, 'no trigger is made meanwhile');
 $bob->query('RESET lock_timeout');
-$admin->query_is("SELECT redis_fenced_xact_lock('k2') > 0; COMMIT",
-	't', 'and more is recorded');
+$admin->query_is("SELECT redis_fenced_xact_lock('k2') > 0; COMMIT", 't', 'and more is recorded');
 
 # ----------
 # Two keys with one channel

@@ -105,11 +105,18 @@ GRANT SELECT ON redis_locks TO reader;
 PREPARE rows AS SELECT pid, key FROM redis_locks;
 SELECT redis_lock('held');
 EXECUTE rows;
+-- One who may make triggers on the table is not to run code by that.
+CREATE TABLE witness AS SELECT current_user AS who LIMIT 0;
+CREATE FUNCTION spy() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO witness VALUES (current_user); RETURN OLD; END';
+GRANT TRIGGER ON redis_fences TO reader;
+SET ROLE reader;
+CREATE TRIGGER spy BEFORE DELETE ON redis_fences EXECUTE FUNCTION spy();
+RESET ROLE;
 SQL
 like($first->query('SELECT * FROM mine')->out, qr/\|held\|/, 'a view of a user');
 is($first->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'updated from 1.0');
-like($first->query('SELECT * FROM mine')->out,
-	qr/^\d+(\|[^|]*){18}$/, 'it has its columns');
+$first->query_is('SELECT count(*) FROM witness; SHOW session_replication_role', "0\norigin", 'and ran no trigger');
+like($first->query('SELECT * FROM mine')->out, qr/^\d+(\|[^|]*){18}$/, 'it has its columns');
 $first->query_is('SELECT key FROM mine', 'held', 'and shows what there is');
 $first->query_is(
 	'SELECT (SELECT count(*) FROM numbers), (SELECT count(*) FROM stores), (SELECT key FROM internal)',
@@ -122,7 +129,7 @@ $first->query_is(
 	't|t|f', 'privileges are as they were set');
 $first->query_is("SELECT redis_unlock('held')", 't', 'the holder has it');
 $first->query(
-	'DROP VIEW mine, numbers, stores, internal; DROP FUNCTION one_of; REVOKE SELECT ON redis_locks, redis_fences FROM reader; REVOKE ALL ON redis_locks FROM postgres; GRANT ALL ON redis_locks TO postgres; GRANT SELECT ON redis_locks TO PUBLIC'
+	'DROP TRIGGER spy ON redis_fences; DROP FUNCTION spy; DROP TABLE witness; DROP VIEW mine, numbers, stores, internal; DROP FUNCTION one_of; REVOKE TRIGGER ON redis_fences FROM reader; REVOKE SELECT ON redis_locks, redis_fences FROM reader; REVOKE ALL ON redis_locks FROM postgres; GRANT ALL ON redis_locks TO postgres; GRANT SELECT ON redis_locks TO PUBLIC'
 );
 $first->query("SELECT redis_lock('k')");
 use_everything($first, 'first', 'updated');
@@ -235,8 +242,7 @@ is($node->value($rows), $before, 'all have what they had, by the new view');
 # Everybody goes on, with what was planned before and what is new.
 $holder->query_is("EXECUTE held('held'); SELECT locked('held'), redis_now_held('held')",
 	"2\nt|t", 'the holder has it');
-my $renewals =
-  $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'held' AND granted});
+my $renewals = $node->value(q{SELECT renewals FROM redis_locks WHERE key = 'held' AND granted});
 poll_until(
 	'a renewal',
 	sub {
@@ -247,8 +253,7 @@ $recorder->query_is("SELECT redis_fenced_xact_lock('recorded')",
 	$token + 1, 'tokens are recorded by a session that did so before');
 $recorder->query_is(q{SELECT token FROM redis_fences WHERE key = 'recorded'},
 	$token + 1, 'indeed');
-$writer->query_is("INSERT INTO written VALUES ('after'); COMMIT", '',
-	'the transaction commits');
+$writer->query_is("INSERT INTO written VALUES ('after'); COMMIT", '', 'the transaction commits');
 ok($node->wait_for_free($redis, 'transaction'), 'and gives back');
 is($runner->wait->out, 't', 'the job ends');
 $holder->query_is("SELECT redis_unlock('held'), redis_unlock('held')", 't|t',

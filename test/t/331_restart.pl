@@ -47,8 +47,7 @@ $node->restart;
 my $bob = $node->session(user => 'bob');
 $bob->query_fails("SELECT redis_lock('k')", '55000',
 	qr/must be loaded via.*HINT.*shared_preload_libraries/s, 'without the library');
-$bob->query_fails('SELECT * FROM redis_locks', '55000', qr/must be loaded/,
-	'nor are there views');
+$bob->query_fails('SELECT * FROM redis_locks', '55000', qr/must be loaded/, 'nor are there views');
 $bob->query_is(q{SELECT key, token FROM redis_fences WHERE key = 'app:kept'}, 'app:kept|1',
 	'the fence table can be read');
 my $fresh = $node->session(user => 'bob');

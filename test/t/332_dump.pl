@@ -109,8 +109,7 @@ $waiter->query_is("SELECT redis_is_held('held'), redis_unlock('held')",
 	't|t', 'what a session has it gives back by name');
 $recorder->query_is("SELECT redis_fenced_xact_lock('committed') > $given_out", 't',
 	'tokens go on, as Redis has the counter');
-$elsewhere->query_is("SELECT redis_unlock('elsewhere')", 't',
-	'the other database did not notice');
+$elsewhere->query_is("SELECT redis_unlock('elsewhere')", 't', 'the other database did not notice');
 
 # What a session takes last before it drops is given back at its end.
 $waiter->query("SELECT redis_lock('last')");
@@ -167,6 +166,5 @@ $redis->cmd('FLUSHALL');
 is( $new->value("SELECT locks.redis_fenced_xact_lock('upgraded') > $token", dbname => 'second'),
 	't',
 	'pg_upgrade: tokens go on, even if Redis has lost the counter');
-is($new->value("SELECT redis_try_lock('k'), redis_unlock('k')"), 't|t',
-	'pg_upgrade: locks work');
+is($new->value("SELECT redis_try_lock('k'), redis_unlock('k')"), 't|t', 'pg_upgrade: locks work');
 end_test($new, $redis, keys => qr/^redisson_lock_token:/);

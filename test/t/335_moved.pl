@@ -109,8 +109,7 @@ $node->wait_for_up;
 #
 
 my $losses = $node->lock_stat('losses');
-$one->query_is("SELECT redis_lock('same'), redis_lock('same given', '1 hour')", '|',
-	'same: held');
+$one->query_is("SELECT redis_lock('same'), redis_lock('same given', '1 hour')", '|', 'same: held');
 my $owner = owner_in($new->hash('same'));
 go_to($new->unix_url);
 poll_until('the lock to be asked for',
