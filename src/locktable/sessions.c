@@ -67,6 +67,7 @@ lt_session_enter(void)
 	s->stocked_rows = 0;
 	s->committing = false;
 	s->signalled = false;
+	s->ends = false;
 	s->pid = MyProcPid;
 }
 
@@ -154,7 +155,8 @@ lt_wake_session(LrIndex session)
  * sessions_signal --- lockredis.on_lost: end the statement or the session
  *
  * Never once its transaction is past pre-commit: it could only be interrupted in the
- * wait for a synchronous standby then, which would not undo its commit.
+ * wait for a synchronous standby then, which would not undo its commit.  A session that is
+ * to end does so behind the commit.
  */
 static void
 sessions_signal(LrIndex session)
@@ -164,12 +166,16 @@ sessions_signal(LrIndex session)
 	LWLock	   *lock = sessions_signal_lock(session);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (s->pid == loser->pid && !s->committing &&
-		pg_atomic_read_u32(&s->nlost) > 0)
+	if (s->pid == loser->pid && s->committing)
+		s->ends = s->ends || loser->on_lost == ON_LOST_TERMINATE;
+	else if (s->pid == loser->pid)
 	{
+		/* First, for lt_take_signal: the session may be about to drop its last loss. */
 		s->signalled = true;
-		(void) kill(loser->pid,
-					loser->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
+		pg_memory_barrier();
+		if (pg_atomic_read_u32(&s->nlost) > 0)
+			(void) kill(loser->pid,
+						loser->on_lost == ON_LOST_TERMINATE ? SIGTERM : SIGINT);
 	}
 	LWLockRelease(lock);
 }
@@ -294,10 +300,15 @@ lt_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = sessions_signal_lock(LrMyProcNumber);
+	bool		ends;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->committing = committing;
+	ends = s->ends && pg_atomic_read_u32(&s->nlost) > 0;
+	s->ends = false;
 	LWLockRelease(lock);
+	if (ends)
+		(void) kill(MyProcPid, SIGTERM);
 }
 
 /*

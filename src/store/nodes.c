@@ -628,16 +628,17 @@ addresses_publish(const AddressWish *wish, const NodeAddresses *found)
 /*
  * Addresses of a name that is still in use stay valid: perhaps only the user, the
  * password or the database has changed.  Those of other names would be outdated when
- * these are used again.
+ * these are used again.  With the same place all are in use, of Sentinels and of nodes that
+ * were announced too.
  */
 void
-addresses_restart(const RedisUrl *urls, int n)
+addresses_restart(const RedisUrl *urls, int n, bool moved)
 {
 	LWLockAcquire(node_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < ADDRESSES_MAX; i++)
 	{
 		HostEntry  *h = &nodes->host[i];
-		bool		named = false;
+		bool		named = !moved;
 
 		for (int j = 0; j < n && !named; j++)
 			named = h->wish.port == urls[j].at.port &&

@@ -388,7 +388,7 @@ extern void addresses_publish(const AddressWish *wish, const NodeAddresses *foun
  * The settings have changed and name these hosts now: forget all requests, and the
  * addresses of other hosts.
  */
-extern void addresses_restart(const RedisUrl *urls, int n);
+extern void addresses_restart(const RedisUrl *urls, int n, bool moved);
 
 /* ----------
  * nodes.c: Which node is the master, where others (Sentinels) say so.

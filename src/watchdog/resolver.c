@@ -381,7 +381,7 @@ resolver_interests(StoreInterests *in)
 
 /* It does so at once, abandoning a request under way. */
 void
-resolver_restart(NodeId node)
+resolver_restart(NodeId node, bool moved)
 {
 	const RedisUrl *urls = lr_redis_url;
 	int			n = Max(lr_nmasters, 1);
@@ -389,7 +389,7 @@ resolver_restart(NodeId node)
 	close_pipe();
 	if (resolver.pid != 0)
 		(void) kill(resolver.pid, SIGKILL);
-	addresses_restart(urls, n);
+	addresses_restart(urls, n, moved);
 	for (int i = 0; i < n; i++)
 		if (redis_url_has_name(&urls[i]))
 			addresses_want(lr_nmasters > 0 ? NODE_MASTER + i : node, urls[i].at.host,

@@ -256,7 +256,7 @@ reload_settings(void)
 	failover_start();
 
 	/* From here on no session wants an address of the former place any more. */
-	resolver_restart(lr_store(store)->node);
+	resolver_restart(lr_store(store)->node, place != lr_place);
 	if (place != lr_place)
 		fallback_new_place(store);
 	renewals_reconnect(store, place != lr_place);

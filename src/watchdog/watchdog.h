@@ -274,8 +274,8 @@ extern void subscriptions_interests(StoreInterests *in);
 extern void resolver_step(void);
 extern void resolver_interests(StoreInterests *in);
 
-/* The settings of this node have changed: resolve its name, and drop all others. */
-extern void resolver_restart(NodeId node);
+/* The settings of this node have changed: resolve its name; at another place, drop all others. */
+extern void resolver_restart(NodeId node, bool moved);
 
 /* The watchdog ends: leave no process behind. */
 extern void resolver_stop(void);

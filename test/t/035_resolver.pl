@@ -12,6 +12,7 @@
 #
 # Proves G18, G29.
 
+use LockRedis::FalseSentinel;
 use LockRedis::Test qw(:DEFAULT fault_library);
 
 need_tool('prlimit');
@@ -399,4 +400,17 @@ is_deeply([ children($node->watchdog_pid) ],
 $one->quit;
 name_answers('a');
 is_gone($resolver);
+
+#
+# Another setting, while the process hangs: Sentinels are where they were.
+#
+my $sentinel = LockRedis::FalseSentinel->new;
+$sentinel->names($redis, epoch => 1);
+name_is_at('s', $sentinel->port);
+$node->set('lockredis.url' => 'redis-sentinel://s.shim.test/svc');
+$node->wait_for_up;
+name_hangs('s');
+$node->set('lockredis.tls_server_name' => 'of.no.use');
+$before = $sentinel->answered('SENTINEL');
+ok(poll_until('the Sentinel', sub { $sentinel->answered('SENTINEL') > $before + 9 }), 'still asked');
 end_test($node, $redis);

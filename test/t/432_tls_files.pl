@@ -199,11 +199,17 @@ foreach my $bad (
 $one->query_is("SELECT redis_is_held('held')", 't', 'the lock is held');
 $one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
 
+# Of several masters any may need them.
+$node->set('lockredis.url' => 'redis://127.0.0.1:1 rediss://127.0.0.1:2 rediss://127.0.0.1:3');
+$node->log_since_here;
+$node->set('lockredis.tls_ca_file' => "$dir/missing");
+ok(poll_until('the warning', sub { $node->logged(qr/Existing connections are kept/) }), 'masters');
+
 # ----------
 # What the system trusts
 # ----------
 
-$node->set('lockredis.tls_ca_file' => '');
+$node->set('lockredis.url' => $redis->tls_url, 'lockredis.tls_ca_file' => '');
 $two->query_fails($taken, '58000', qr/unable to get local issuer/, 'not what a test has made');
 $one->quit;
 trust($next_ca);

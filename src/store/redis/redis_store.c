@@ -493,8 +493,11 @@ static bool
 redis_usable(StoreError *error)
 {
 	RedisFailure why;
+	bool		tls = false;
 
-	if (!lr_redis_url->tls || tls_context_is_usable(&why))
+	for (int i = 0; i < Max(lr_nmasters, 1); i++)
+		tls = tls || lr_redis_url[i].tls;
+	if (!tls || tls_context_is_usable(&why))
 		return true;
 	*error = why.error;
 	return false;

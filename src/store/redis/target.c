@@ -288,13 +288,13 @@ target_says_nothing(const RedisTarget *t, bool silent)
 /*
  * redis_target_set_silent --- see conn.h
  *
- * The row is that of the present master, about which a former one says nothing.
+ * The row is that of the present place and master, about which former ones say nothing.
  */
 void
 redis_target_set_silent(const RedisTarget *t, bool silent)
 {
-	if (t->node == NODE_NONE || t->kind == TARGET_SENTINEL ||
-		t->kind == TARGET_SEED || t->kind == TARGET_CLAIMANT ||
+	if (t->node == NODE_NONE || node_place_is_other(t->place) ||
+		t->kind == TARGET_SENTINEL || t->kind == TARGET_SEED || t->kind == TARGET_CLAIMANT ||
 		(t->kind == TARGET_SHARD && target_says_nothing(t, silent)) ||
 		(t->kind == TARGET_MASTER && t->topology != topology_epoch()))
 		return;

@@ -32,7 +32,7 @@ resolver_interests(StoreInterests *in)
 }
 
 void
-resolver_restart(NodeId node)
+resolver_restart(NodeId node, bool moved)
 {
 }
 
