@@ -16,16 +16,15 @@ async function main() {
   const redis = new Redis(process.env.REDIS_URL || 'redis://localhost:6379');
   // One client, not a pool, whose query() takes a different connection each time
   const client = new Client();
-  const once = new Redlock([redis], { retryCount: 0 });
-  const patient = new Redlock([redis], { retryCount: -1, retryDelay: 100 });
-  once.on('error', () => {});
-  patient.on('error', () => {});
+  // extend() and release() of a lost lock fail at once: with -1 they would try for ever
+  const redlock = new Redlock([redis], { retryCount: 0, retryDelay: 100 });
+  redlock.on('error', () => {});
   await client.connect();
 
-  let lock = await once.acquire([name], lease).catch(() => null);
+  let lock = await redlock.acquire([name], lease).catch(() => null);
   if (lock === null) {
     console.log('busy');
-    lock = await patient.acquire([name], lease);
+    lock = await redlock.acquire([name], lease, { retryCount: -1 });
   }
   try {
     await client.query('BEGIN');
@@ -38,7 +37,8 @@ async function main() {
     await client.query('ROLLBACK');
     throw error;
   } finally {
-    await lock.release();
+    // If it was lost, or Redis does not answer, its lease ends it
+    await lock.release().catch(() => {});
   }
   await client.end();
   redis.disconnect();

@@ -27,14 +27,9 @@ plan skip_all => 'there is no pg_cron' unless -e "$libraries/pg_cron.so";
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create(
-	'main',
-	redis => $redis,
-	patient => 1,
-	start => 0,
-	extension => 0,
+my $node = LockRedis::Node->create('main', redis => $redis, patient => 1, start => 0,
 	# JDBC knows no unix sockets.
-	settings => { listen_addresses => '127.0.0.1' });
+	extension => 0, settings => { listen_addresses => '127.0.0.1' });
 my $user = getpwuid $>;
 
 $node->append_conf('postgresql.conf',
@@ -44,16 +39,11 @@ $node->value('CREATE EXTENSION lockredis');
 $node->wait_for_up;
 
 # How the lock of an example is taken, tried and given back in SQL
-my $lock = {
-	take => 'SELECT redis_lock(%s) IS NOT NULL',
-	try => 'SELECT redis_try_lock(%s)',
-	give_back => 'SELECT redis_unlock(%s)'
-};
-my $token = {
-	take => "SELECT redis_token_lock(%s, '1 h', 'ours') IS NOT NULL",
+my $lock = { take => 'SELECT redis_lock(%s) IS NOT NULL', try => 'SELECT redis_try_lock(%s)',
+	give_back => 'SELECT redis_unlock(%s)' };
+my $token = { take => "SELECT redis_token_lock(%s, '1 h', 'ours') IS NOT NULL",
 	try => "SELECT redis_try_token_lock(%s, '0', '1 h', 'ours') IS NOT NULL",
-	give_back => "SELECT redis_token_unlock(%s, 'ours')"
-};
+	give_back => "SELECT redis_token_unlock(%s, 'ours')" };
 my $permits = {
 	take => 'SELECT redis_permit_lock(%1$s) IS NOT NULL AND redis_permit_lock(%1$s) IS NOT NULL',
 	give_back => 'SELECT redis_permit_unlock(%1$s) AND redis_permit_unlock(%1$s)'
@@ -62,54 +52,30 @@ my $permits = {
 # A service says "busy" when it waits, and has written a row when it has worked.
 sub service ($name, $kind, $says, $rows)
 {
-	return (
-		key => "$name-report",
-		kind => $kind,
-		service => 1,
+	return (key => "$name-report", kind => $kind, service => 1,
 		prints => qr/\ACREATE TABLE\n(?:busy\n)?$says\z/,
 		works => "SELECT count(*) = %d * $rows FROM service_report WHERE made_by = '$name'");
 }
 
 my %examples = (
-	accounts => {
-		key => 'account:7',
-		waiters => 1,
-		prints => qr/ 7 \|     110\n 42 \|      90\n/,
-		works => 'SELECT %d > 0 AND sum(balance) = 200 AND count(*) = 2 FROM account'
-	},
+	accounts => { key => 'account:7', waiters => 1, prints => qr/ 7 \|     110\n 42 \|      90\n/,
+		works => 'SELECT %d > 0 AND sum(balance) = 200 AND count(*) = 2 FROM account' },
 	asyncpg => { service('asyncpg', $lock, "built\n", 1) },
 	go => { service('go', $token, "built\n", 1) },
 	java => { service('java', $lock, "built\nbuilt in a transaction\n", 2) },
-	leader => {
-		key => 'leader:billing',
-		waiters => 1,
-		returns => 0,
-		prints => qr/\A(?:CREATE \w+\n)+\z/,
-		works => 'SELECT count(*) > 0 AND %d > 0 FROM led'
-	},
+	leader => { key => 'leader:billing', waiters => 1, returns => 0,
+		prints => qr/\A(?:CREATE \w+\n)+\z/, works => 'SELECT count(*) > 0 AND %d > 0 FROM led' },
 	node => { service('node', $token, "built\n", 1) },
-	pg_cron => {
-		key => 'nightly-report',
-		waiters => 0,
-		prints => qr/ ran \n-+\n t\n\(1 row\)\n\n\z/,
-		skips => qr/ ran \n-+\n f\n\(1 row\)\n\n\z/,
-		works => 'SELECT count(*) = 1 AND %d > 0 FROM report'
-	},
-	pgbouncer => {
-		key => 'visit:/index.html',
-		waiters => 1,
+	pg_cron => { key => 'nightly-report', waiters => 0,
+		prints => qr/ ran \n-+\n t\n\(1 row\)\n\n\z/, skips => qr/ ran \n-+\n f\n\(1 row\)\n\n\z/,
+		works => 'SELECT count(*) = 1 AND %d > 0 FROM report' },
+	pgbouncer => { key => 'visit:/index.html', waiters => 1,
 		prints => qr/^BEGIN\n.*^UPDATE 1\nCOMMIT\n\z/ms,
-		works => "SELECT count = %d FROM visit WHERE page = '/index.html'"
-	},
+		works => "SELECT count = %d FROM visit WHERE page = '/index.html'" },
 	python => { service('python', $token, "built\n", 1) },
 	rails => { service('rails', $lock, "built\n", 1) },
-	workers => {
-		key => 'mail relay',
-		kind => $permits,
-		waiters => 3,
-		prints => qr/^ sent \n-+\n +(?:10|20)\n/m,
-		works => 'SELECT count(sent) = %d * 10 FROM mail'
-	});
+	workers => { key => 'mail relay', kind => $permits, waiters => 3,
+		prints => qr/^ sent \n-+\n +(?:10|20)\n/m, works => 'SELECT count(sent) = %d * 10 FROM mail' });
 my @names = sort keys %examples;
 
 is(join(' ', sort map { s{.*/examples/(\w+)/README\.md}{$1}r } glob "$top/examples/*/README.md"),
@@ -120,12 +86,8 @@ is(scalar keys %of_key, scalar @names, 'each has a key of its own');
 # Where the servers are, as the page of all examples has it, but for what is in it
 my %environment = (LEASE => 3600);
 {
-	my %ours = (
-		PGHOST => '127.0.0.1',
-		PGPORT => $node->port,
-		PGDATABASE => 'postgres',
-		PGUSER => $user,
-		PGPASSWORD => 'postgres',
+	my %ours = (PGHOST => '127.0.0.1', PGPORT => $node->port, PGDATABASE => 'postgres',
+		PGUSER => $user, PGPASSWORD => 'postgres',
 		REDIS_URL => 'redis://127.0.0.1:' . $redis->port);
 	my ($export) = slurp_file("$top/examples/README.md") =~ /^```sh\n(export .*?)^```/ms;
 
@@ -216,19 +178,27 @@ is($node->value('SELECT count(*) FROM service_report'), 7, 'none has worked');
 my @services = grep { $examples{$_}{service} } @names;
 $gate->query('BEGIN; LOCK TABLE service_report IN EXCLUSIVE MODE');
 $one->query_is($ask->($_, 'give_back'), 't', "$_: ours is given back") foreach @names;
-poll_until(
-	'all services to work',
-	sub {
-		$_->has_ended foreach values %running;
-		$node->value(q{SELECT count(*) FROM pg_locks
-			WHERE relation = 'service_report'::regclass AND NOT granted}) == @services;
-	},
-	LONG);
+my $at_work = q{SELECT count(*) FROM pg_locks
+	WHERE relation = 'service_report'::regclass AND NOT granted};
+poll_until('all services to work',
+	sub { $_->has_ended foreach values %running; $node->value($at_work) == @services }, LONG);
 $one->query_is($ask->($_, 'try'), 'f', "$_: its lock keeps ours out") foreach @services;
 is($node->value('SELECT count(*) FROM service_report'), 7, 'nothing is to be seen yet');
 $gate->query('COMMIT');
-ends_well($_, $running{$_}, 2, $examples{$_}{prints})
-  foreach grep { !$examples{$_}{skips} } @names;
+ends_well($_, $running{$_}, 2, $examples{$_}{prints}) foreach grep { !$examples{$_}{skips} } @names;
+
+# A lock that was waited for, and is lost at work: the service ends, and has written nothing.
+$one->query($ask->('node', 'take'));
+my $late = LockRedis::Examples->start('node', %environment);
+poll_until('node to wait again', sub { $late->says('busy') }, LONG);
+$gate->query('BEGIN; LOCK TABLE service_report IN EXCLUSIVE MODE');
+$one->query($ask->('node', 'give_back'));
+poll_until('node to work again', sub { $node->value($at_work) }, LONG);
+$redis->cmd('DEL', 'node-report');
+$gate->query('COMMIT');
+poll_until('node to end', sub { $late->has_ended }, LONG);
+isnt($late->status, 0, 'node: fails when its lock was lost');
+ok(works('node', 2), 'node: has written nothing');
 $_->quit foreach $one, $gate;
 
 # ----------
