@@ -640,7 +640,7 @@ AS 'MODULE_PATHNAME', 'lockredis_semaphore_drain'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED COST 10000;
 
 COMMENT ON FUNCTION redis_semaphore_drain(text) IS
-'take all free permits of a semaphore; returns their number, 0 if there were none.  No session owns them.  Error 22003: more than an integer, none is taken; 58030: no answer, it may have been done';
+'take all free permits of a semaphore; returns their number; if it is below 0, returns that and sets it to 0.  No session owns them.  Error 22003: no integer, nothing is changed; 58030: no answer, it may have been done';
 
 CREATE FUNCTION redis_semaphore_available(key text)
 RETURNS integer
