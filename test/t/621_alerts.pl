@@ -1,10 +1,10 @@
 # Copyright (c) 2026, lockredis contributors
 
-# Each alert because of a real incident: Redis killed, frozen, full, slow, one that can evict, with
-# a certificate near its end; a lock lost, a deadlock, a stuck holder, a crowd, max_locks used up,
-# metrics missing.  Prometheus' rules as they are installed, over what the real exporter was asked
-# before, in and after it, fire these alerts and no other one, and only in it.  What the runbook
-# says of them is done.  Who sleeps at a condition is no incident.
+# Each alert because of a real incident: Redis killed, made a replica, frozen, full, slow, one that
+# can evict, with a certificate near its end; a lock lost, a deadlock, a stuck holder, a crowd,
+# max_locks used up, metrics missing.  Prometheus' rules as they are installed, over what the real
+# exporter was asked before, in and after it, fire these alerts and no other one, and only in it.
+# What the runbook says of them is done.  Who sleeps at a condition is no incident.
 # Alerts are no guarantee: they tell of what the views show (G36).
 
 use LockRedis::Alerts qw(has);
@@ -18,17 +18,10 @@ need_tool($_) foreach 'promtool', 'prometheus-postgres-exporter';
 my $ca = LockRedis::Ca->new('main');
 my $certificate = $ca->certificate('served');
 my $redis = LockRedis::Redis->new(tls => $certificate);
-my $node = LockRedis::Node->create(
-	'main',
-	url => $redis->tls_url,
-	extension => 0,
+my $node = LockRedis::Node->create('main', url => $redis->tls_url,
 	# Redis stands still for longer than that, and until then a call waits for it.
-	patient => 1,
-	settings => {
-		max_connections => 150,
-		'lockredis.max_locks' => 200,
-		'lockredis.tls_ca_file' => $ca->file
-	});
+	extension => 0, patient => 1, settings => { max_connections => 150, 'lockredis.max_locks' => 200,
+		'lockredis.tls_ca_file' => $ca->file });
 my $alerts = LockRedis::Alerts->new($node, $redis);
 my ($one, $two) = map { $node->session } 1 .. 2;
 my $incident;
@@ -46,6 +39,13 @@ $incident->seen(has('node_up', 0));
 like($incident->look('LockRedisDown'), qr/refused/, 'killed: why');
 $redis->start;
 $incident->over([ has('node_up', 1) ], 'LockRedisDown', 'LockRedisNodeDown');
+
+$incident = $alerts->begin('a replica by mistake');
+$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+$incident->seen(has('node_up{node="1",role="replica"', 1), has('node_in_use{node="1",role="replica"', 1));
+like($incident->look('LockRedisDown'), qr/^replica\|up\|t\|/m, 'a replica: in use');
+$redis->cmd('REPLICAOF', 'NO', 'ONE');
+$incident->over([ has('node_up{node="1",role="master"', 1) ], 'LockRedisDown');
 
 # Renewed after 15 s; however busy the machine is, it does not end before the thaw.
 $one->query("SET lockredis.lease = '45s'; SELECT redis_lock('held')");

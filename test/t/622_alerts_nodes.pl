@@ -1,10 +1,12 @@
 # Copyright (c) 2026, lockredis contributors
 
 # As 621_alerts, with several nodes: a shard of a cluster is away; replicas do not confirm, Sentinels
-# are away, another node is the master; in fallback mode locks are in the table.
+# are away, another node is the master; most masters have no vote; in fallback mode locks are in the
+# table, also after Redis was made a replica.
 # Alerts are no guarantee: they tell of what the views show (G36).
 
 use LockRedis::Alerts qw(has all_are_one);
+use LockRedis::Masters;
 use LockRedis::RedisCluster;
 use LockRedis::Sentinels;
 use LockRedis::Test;
@@ -80,14 +82,32 @@ $alerts->exporter->stop;
 $node->stop;
 
 # ----------
+# Independent masters
+# ----------
+
+my $masters = LockRedis::Masters->new(n => 3);
+$node = LockRedis::Node->create('masters', redis => $masters, patient => 1, extension => 0);
+$alerts = LockRedis::Alerts->new($node, ($masters->nodes)[2]);
+@all_up = (all_are_one('node_in_use'), has('node_up{node="3",role="master"', 1));
+
+$incident = $alerts->begin('most have no vote', from => \@all_up);
+$masters->restart_empty(0, 1);
+$incident->seen(all_are_one('node_up'), map { has(qq(node_in_use{node="$_"), 0) } 1, 2);
+like($incident->look('LockRedisDown'), qr/^master\|up\|f\|restarted/m, 'no vote: until when');
+$node->stop;
+$masters->restart_old(0, 1);
+$node->start;
+$incident->over(\@all_up, 'LockRedisDown');
+$alerts->exporter->stop;
+$node->stop;
+$_->stop foreach $masters->nodes;
+
+# ----------
 # Fallback mode
 # ----------
 
 my $redis = LockRedis::Redis->new;
-$node = LockRedis::Node->create(
-	'fallback',
-	redis => $redis,
-	extension => 0,
+$node = LockRedis::Node->create('fallback', redis => $redis, extension => 0,
 	settings => { 'lockredis.mode' => 'fallback', 'lockredis.fallback_after' => '1s' });
 $alerts = LockRedis::Alerts->new($node, $redis);
 @all_up = (all_are_one('node_up'), has('node_in_use{node="1",role="master"', 1), has('node_up{node="2",role="table"', 1));
@@ -96,6 +116,14 @@ $incident = $alerts->begin('locks are in the table', from => \@all_up);
 $redis->kill9;
 $incident->seen(has('node_in_use{node="2",role="table"', 1), has('node_in_use{node="1",role="master"', 0));
 like($incident->look('LockRedisOnTable'), qr/^table\|up\|t\|20.*\|.+$/m, 'the table: since when, and why');
+$redis->start;
+$incident->over(\@all_up, 'LockRedisOnTable', 'LockRedisNodeDown');
+
+$incident = $alerts->begin('what was made a replica is away', from => \@all_up);
+$redis->cmd('REPLICAOF', '127.0.0.1', 1);
+poll_until('that to be seen', sub { $node->lock_status('role') eq 'replica' });
+$redis->kill9;
+$incident->seen(has('node_in_use{node="2",role="table"', 1), has('node_in_use{node="1",role="replica"', 0));
 $redis->start;
 $incident->over(\@all_up, 'LockRedisOnTable', 'LockRedisNodeDown');
 $alerts->exporter->stop;

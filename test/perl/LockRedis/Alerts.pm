@@ -58,12 +58,8 @@ my $step = 1;
 
 sub new ($class, $node, $redis)
 {
-	return bless {
-		node => $node,
-		redis => $redis,
-		exporter => LockRedis::Exporter->new($node),
-		dir => PostgreSQL::Test::Utils::tempdir(),
-	}, $class;
+	return bless { node => $node, redis => $redis, exporter => LockRedis::Exporter->new($node),
+		dir => PostgreSQL::Test::Utils::tempdir() }, $class;
 }
 
 # The pattern of a series with this value
@@ -85,14 +81,9 @@ sub exporter ($self) { return $self->{exporter}; }
 
 sub begin ($self, $name, %opts)
 {
-	my $incident = bless {
-		alerts => $self,
-		name => $name,
-		lasts => { %lasts, %{ $opts{lasts} || {} } },
-		step => $opts{step} || $step,
-		timed => $opts{timed} || qr/(?!)/
-	  },
-	  'LockRedis::Alerts::Incident';
+	my $incident = bless { alerts => $self, name => $name,
+		lasts => { %lasts, %{ $opts{lasts} || {} } }, step => $opts{step} || $step,
+		timed => $opts{timed} || qr/(?!)/ }, 'LockRedis::Alerts::Incident';
 
 	$incident->{before} = $incident->_scrape_until(@{ $opts{from} || [ all_are_one('node_up') ] });
 	return $incident;
