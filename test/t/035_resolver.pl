@@ -227,8 +227,7 @@ pause(1.5);    # more than any pause between two processes
 is(scalar askers('a'), $before, 'nobody asks for the name');
 system('prlimit', '--pid', $two->pid, '--nofile=1000:') == 0 or die 'no prlimit';
 $proxy->mode('refuse');
-$two->query_fails("SELECT redis_try_lock('k')",
-	'58000', qr/could not reach/, 'refused');
+$two->query_fails("SELECT redis_try_lock('k')", '58000', qr/could not reach/, 'refused');
 poll_until('the name to be asked for', sub { askers('a') > $before });
 $proxy->mode('pass');
 $redis->cmd('ACL', 'SETUSER', 'default', '+time');
@@ -395,8 +394,7 @@ $node->wait_for_store('table');
 $one->query_is("SELECT redis_is_held('held')", 't', 'fallback: in the table');
 $node->reconnect($proxy);
 $one->query_is("SELECT redis_unlock('held')", 't', 'fallback: and back');
-is_deeply([ children($node->watchdog_pid) ],
-	[$resolver], 'fallback: the resolver hangs still');
+is_deeply([ children($node->watchdog_pid) ], [$resolver], 'fallback: the resolver hangs still');
 $one->quit;
 name_answers('a');
 is_gone($resolver);

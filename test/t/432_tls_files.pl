@@ -58,8 +58,7 @@ sub lockredis_clients
 
 sub renewed_since ($renewals)
 {
-	poll_until('the lock to be renewed',
-		sub { $node->lock_stat('renewals') > $renewals });
+	poll_until('the lock to be renewed', sub { $node->lock_stat('renewals') > $renewals });
 	return;
 }
 
