@@ -333,8 +333,6 @@ typedef struct LrSession
 	bool		committing;		/* past pre-commit; under the signal lock */
 	bool		signalled;		/* was sent a signal, and has not asked since
 								 * (lt_take_signal); likewise */
-	bool		ends;			/* lost a lock while it committed, with on_lost =
-								 * terminate; likewise */
 	Oid			datid;
 	Oid			userid;
 	LrWait		wait;

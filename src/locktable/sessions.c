@@ -67,7 +67,6 @@ lt_session_enter(void)
 	s->stocked_rows = 0;
 	s->committing = false;
 	s->signalled = false;
-	s->ends = false;
 	s->pid = MyProcPid;
 }
 
@@ -155,8 +154,7 @@ lt_wake_session(LrIndex session)
  * sessions_signal --- lockredis.on_lost: end the statement or the session
  *
  * Never once its transaction is past pre-commit: it could only be interrupted in the
- * wait for a synchronous standby then, which would not undo its commit.  A session that is
- * to end does so behind the commit.
+ * wait for a synchronous standby then, which would not undo its commit.
  */
 static void
 sessions_signal(LrIndex session)
@@ -166,9 +164,7 @@ sessions_signal(LrIndex session)
 	LWLock	   *lock = sessions_signal_lock(session);
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
-	if (s->pid == loser->pid && s->committing)
-		s->ends = s->ends || loser->on_lost == ON_LOST_TERMINATE;
-	else if (s->pid == loser->pid)
+	if (s->pid == loser->pid && !s->committing)
 	{
 		/* First, for lt_take_signal: the session may be about to drop its last loss. */
 		s->signalled = true;
@@ -300,15 +296,10 @@ lt_mark_committing(bool committing)
 {
 	LrSession  *s = &lt_sessions[LrMyProcNumber];
 	LWLock	   *lock = sessions_signal_lock(LrMyProcNumber);
-	bool		ends;
 
 	LWLockAcquire(lock, LW_EXCLUSIVE);
 	s->committing = committing;
-	ends = s->ends && pg_atomic_read_u32(&s->nlost) > 0;
-	s->ends = false;
 	LWLockRelease(lock);
-	if (ends)
-		(void) kill(MyProcPid, SIGTERM);
 }
 
 /*

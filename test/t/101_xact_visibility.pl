@@ -173,21 +173,7 @@ sub renewals ($key)
 	$reader->quit;
 }
 
-# A lock is lost in such a commit, which is not disturbed: the session ends behind it.
-{
-	run($three, "SET lockredis.on_lost = 'terminate'; SELECT redis_lock('lost')");
-	receiver('STOP');
-	$three->start('INSERT INTO ledger VALUES (2)');
-	$node->wait_for_event($three, 'SyncRep');
-	$redis->cmd('DEL', 'lost');
-	$node->wait_for_loss('lost');
-	ok($three->is_running, 'a session that is to end for a loss commits');
-	receiver('CONT');
-	$three->wait->fails('57P01', qr/terminating/, 'and ends then');
-	$two->query_is('SELECT count(*) FROM ledger', 2, 'its commit is there');
-}
-
-$_->quit foreach $one, $two;
+$_->quit foreach $one, $two, $three;
 $node->set(synchronous_standby_names => '');
 nothing_left([ $node, $standby ], $redis);
 $standby->stop;
