@@ -13,13 +13,19 @@ LOCK TABLE redis_fences IN ACCESS EXCLUSIVE MODE;
 -- If that has changed already, a key may have got a second row.  The index cannot tell,
 -- and is not used, as it has another collation.  A role with the right TRIGGER on the
 -- table must not have its code run by whoever updates.
-SET LOCAL session_replication_role = 'replica';
-DELETE FROM redis_fences f
-WHERE EXISTS (
-    SELECT FROM redis_fences g
-    WHERE g.key COLLATE "C" = f.key COLLATE "C"
-        AND (g.token > f.token OR (g.token = f.token AND g.ctid > f.ctid)));
-SET LOCAL session_replication_role = DEFAULT;
+CREATE FUNCTION lockredis_update()
+RETURNS void
+LANGUAGE sql
+SET session_replication_role = 'replica'
+AS $$
+    DELETE FROM redis_fences f
+    WHERE EXISTS (
+        SELECT FROM redis_fences g
+        WHERE g.key COLLATE "C" = f.key COLLATE "C"
+            AND (g.token > f.token OR (g.token = f.token AND g.ctid > f.ctid)));
+$$;
+SELECT lockredis_update();
+DROP FUNCTION lockredis_update();
 
 ALTER TABLE redis_fences ALTER COLUMN key TYPE text COLLATE "C";
 

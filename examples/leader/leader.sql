@@ -5,8 +5,8 @@ CREATE TABLE IF NOT EXISTS led (at timestamptz, pid int);
 
 -- It never returns: it waits until it leads, and leads until its session ends.  It may wait
 -- for days, so it waits in a procedure, without a snapshot: SELECT redis_lock() would keep
--- vacuum from removing rows all the while.  A leader that lost the lock is ended by on_lost;
--- it should be started again by whatever started it.
+-- vacuum from removing rows all the while.  A leader that lost the lock is ended by on_lost, or
+-- by its next COMMIT; it should be started again by whatever started it.
 CREATE OR REPLACE PROCEDURE run_as_leader(service text, pause interval DEFAULT '1 s')
 LANGUAGE plpgsql AS $$
 BEGIN

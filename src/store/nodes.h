@@ -385,8 +385,8 @@ extern bool addresses_wish(int number, AddressWish *out);
 extern void addresses_publish(const AddressWish *wish, const NodeAddresses *found);
 
 /*
- * The settings have changed and name these hosts now: forget all requests, and the
- * addresses of other hosts.
+ * The settings have changed and name these hosts now: forget all requests, and, if the place
+ * is another one, the addresses of other hosts.
  */
 extern void addresses_restart(const RedisUrl *urls, int n, bool moved);
 

@@ -406,7 +406,7 @@ my $sentinel = LockRedis::FalseSentinel->new;
 $sentinel->names($redis, epoch => 1);
 name_is_at('s', $sentinel->port);
 $node->set('lockredis.url' => 'redis-sentinel://s.shim.test/svc');
-$node->wait_for_up;
+LockRedis::FalseSentinel::wait_until_heard($sentinel);
 name_hangs('s');
 $node->set('lockredis.tls_server_name' => 'of.no.use');
 $before = $sentinel->answered('SENTINEL');

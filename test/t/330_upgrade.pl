@@ -114,8 +114,8 @@ CREATE TRIGGER spy BEFORE DELETE ON redis_fences EXECUTE FUNCTION spy();
 RESET ROLE;
 SQL
 like($first->query('SELECT * FROM mine')->out, qr/\|held\|/, 'a view of a user');
-is($first->query('ALTER EXTENSION lockredis UPDATE')->error, undef, 'updated from 1.0');
-$first->query_is('SELECT count(*) FROM witness; SHOW session_replication_role', "0\norigin", 'and ran no trigger');
+$first->query_is("BEGIN; SET LOCAL session_replication_role = 'local'; ALTER EXTENSION lockredis UPDATE; SHOW session_replication_role; COMMIT", 'local', 'updated from 1.0');
+$first->query_is('SELECT count(*) FROM witness', '0', 'and ran no trigger');
 like($first->query('SELECT * FROM mine')->out, qr/^\d+(\|[^|]*){18}$/, 'it has its columns');
 $first->query_is('SELECT key FROM mine', 'held', 'and shows what there is');
 $first->query_is(

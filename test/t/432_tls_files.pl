@@ -200,6 +200,7 @@ $one->query_is("SELECT redis_unlock('held')", 't', 'and given back');
 
 # Of several masters any may need them.
 $node->set('lockredis.url' => 'redis://127.0.0.1:1 rediss://127.0.0.1:2 rediss://127.0.0.1:3');
+poll_until('three masters', sub { $node->value('SELECT count(*) FROM redis_lock_status') == 3 });
 $node->log_since_here;
 $node->set('lockredis.tls_ca_file' => "$dir/missing");
 ok(poll_until('the warning', sub { $node->logged(qr/Existing connections are kept/) }), 'masters');

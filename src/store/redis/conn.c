@@ -790,13 +790,16 @@ redis_conn_interests(const RedisConn *c, StoreInterests *in)
 
 /*
  * redis_conn_take_info --- record the reply to INFO, unless the node is a former one
+ *
+ * One of several masters that is a replica now is shown as a master that is down, as also
+ * when it is connected to.
  */
 void
 redis_conn_take_info(RedisConn *c, const char *info)
 {
 	redis_facts_read(&c->facts, c->target, info);
-	if (c->target->node != NODE_NONE)
-		node_set_facts(c->target->node, NULL, &c->facts.shown);
 	if (c->target->kind == TARGET_VOTER && c->facts.shown.role != ROLE_MASTER)
 		redis_conn_fail(c, ERRCODE_STORE_FAILED, "The node is a replica.");
+	else if (c->target->node != NODE_NONE)
+		node_set_facts(c->target->node, NULL, &c->facts.shown);
 }
