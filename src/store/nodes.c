@@ -628,8 +628,8 @@ addresses_publish(const AddressWish *wish, const NodeAddresses *found)
 /*
  * Addresses of a name that is still in use stay valid: perhaps only the user, the
  * password or the database has changed.  Those of other names would be outdated when
- * these are used again.  With the same place all are in use, of Sentinels and of nodes that
- * were announced too.
+ * these are used again.  If the place is the same, all are in use, including those of
+ * Sentinels and of nodes that were announced.
  */
 void
 addresses_restart(const RedisUrl *urls, int n, bool moved)

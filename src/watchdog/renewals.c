@@ -319,10 +319,9 @@ lanes_judge(Lane *r)
  * lane_step --- go on with a batch, or see whether the idle connection has ended
  *
  * That includes connections to other nodes than the handle is aimed at: an ended one
- * would wake us for ever.  A connection that ends, if only behind the last reply of a batch,
- * is made again at once: until then the node's vote, or the master that the Sentinels name, is
- * not used.  A node that ends each connection once it has answered is not asked without a
- * pause.
+ * would wake us for ever.  The next probe follows at once if the connection has ended, also
+ * right after the last reply of a batch: the node may be down.  A node that ends each
+ * connection once it has answered is not asked without a pause.
  */
 static void
 lane_step(Lane *lane)

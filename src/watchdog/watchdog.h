@@ -274,7 +274,10 @@ extern void subscriptions_interests(StoreInterests *in);
 extern void resolver_step(void);
 extern void resolver_interests(StoreInterests *in);
 
-/* The settings of this node have changed: resolve its name; at another place, drop all others. */
+/*
+ * The settings of this node have changed: resolve its name.  If it has moved to another place,
+ * forget the addresses of all other names.
+ */
 extern void resolver_restart(NodeId node, bool moved);
 
 /* The watchdog ends: leave no process behind. */

@@ -4,8 +4,8 @@
 # falls silent; and what a session does at the moment at which another node becomes the
 # master, or is about to.  Each is forced, by false Sentinels that say what they are told to, by a proxy, and by
 # a debugger.  (What comes while a master is doubted, or between the answers to a COMMIT, is the
-# simulator's: its mutants failover_doubt_unseen, failover_doubt_between, failover_guard_once; what
-# ends a connection behind an answer, too: ended_behind_reply.)
+# simulator's: its mutants failover_doubt_unseen, failover_doubt_between, failover_guard_once.
+# That the watchdog connects again at once without Sentinels is the business of 036_node_facts.)
 # Proves G7, G38.
 
 use LockRedis::Debugger;

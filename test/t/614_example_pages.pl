@@ -27,9 +27,14 @@ plan skip_all => 'there is no pg_cron' unless -e "$libraries/pg_cron.so";
 
 my $top = abs_path(dirname(__FILE__) . '/../..');
 my $redis = LockRedis::Redis->new;
-my $node = LockRedis::Node->create('main', redis => $redis, patient => 1, start => 0,
+my $node = LockRedis::Node->create(
+	'main',
+	redis => $redis,
+	patient => 1,
+	start => 0,
+	extension => 0,
 	# JDBC knows no unix sockets.
-	extension => 0, settings => { listen_addresses => '127.0.0.1' });
+	settings => { listen_addresses => '127.0.0.1' });
 my $user = getpwuid $>;
 
 $node->append_conf('postgresql.conf',

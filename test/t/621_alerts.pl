@@ -18,10 +18,17 @@ need_tool($_) foreach 'promtool', 'prometheus-postgres-exporter';
 my $ca = LockRedis::Ca->new('main');
 my $certificate = $ca->certificate('served');
 my $redis = LockRedis::Redis->new(tls => $certificate);
-my $node = LockRedis::Node->create('main', url => $redis->tls_url,
+my $node = LockRedis::Node->create(
+	'main',
+	url => $redis->tls_url,
+	extension => 0,
 	# Redis stands still for longer than that, and until then a call waits for it.
-	extension => 0, patient => 1, settings => { max_connections => 150, 'lockredis.max_locks' => 200,
-		'lockredis.tls_ca_file' => $ca->file });
+	patient => 1,
+	settings => {
+		max_connections => 150,
+		'lockredis.max_locks' => 200,
+		'lockredis.tls_ca_file' => $ca->file
+	});
 my $alerts = LockRedis::Alerts->new($node, $redis);
 my ($one, $two) = map { $node->session } 1 .. 2;
 my $incident;

@@ -791,8 +791,8 @@ redis_conn_interests(const RedisConn *c, StoreInterests *in)
 /*
  * redis_conn_take_info --- record the reply to INFO, unless the node is a former one
  *
- * One of several masters that is a replica now is shown as a master that is down, as also
- * when it is connected to.
+ * One of several masters that is a replica now is shown as a master that is down, as it is
+ * after a new connection, too.
  */
 void
 redis_conn_take_info(RedisConn *c, const char *info)
